@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Debian's arm64 packages, unpacked, for the compiler and the programs; and a mount namespace in which Linux runs arm64 programs by qemu-user."""
+"""A sysroot of Debian's arm64 packages, and a mount namespace in which Linux runs arm64 programs by qemu-user."""
 import glob
 import os
 import shutil
@@ -20,14 +20,14 @@ FORMAT = rf":arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0
 
 
 def must(result, what):
-    ok, said = result
+    ok, output = result
     if not ok:
-        raise cache.CacheError(f"{what} failed: is there a mirror with arm64 packages in apt's sources?\n{said[-2000:]}")
-    return said
+        raise cache.CacheError(f"{what} failed: is there a mirror with arm64 packages in apt's sources?\n{output[-2000:]}")
+    return output
 
 
 def apt(folder, **more):
-    """apt-get with a state of its own: this machine's architectures stay as they are."""
+    """apt-get with its own state: the host's list of architectures is unchanged."""
     for name in ("lists/partial", "archives/partial", "fs/usr/lib"):
         os.makedirs(os.path.join(folder, name))
     with open(os.path.join(folder, "status"), "w", encoding="ascii"):
@@ -51,18 +51,18 @@ def _make(folder):
 
 
 def get(say):
-    """The folder, made where there is none."""
+    """The sysroot's folder; creates it if it does not exist."""
     return os.path.join(cache.made(AT, "root", cache.key("1", *PACKAGES), _make, say), "fs")
 
 
 def inside(fs):
-    """The words before a command whose arm64 programs, and those that they start, run by qemu-user; other processes see nothing of it."""
+    """The prefix of a command that runs arm64 programs, and those that they start, by qemu-user; other processes are unaffected."""
     script = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf %s \"$1\" >/proc/sys/fs/binfmt_misc/register && shift && exec \"$@\""
     return ["env", f"QEMU_LD_PREFIX={fs}", "unshare", "--user", "--map-root-user", "--mount", "--kill-child", "sh", "-ec", script, "sh", FORMAT]
 
 
 def cross_file(fs, path):
-    """Meson's: the compiler, the folders of pkg-config, and that what was built can run."""
+    """Writes Meson's cross file: the compiler, pkg-config's folders, and that built programs can run."""
     tools = {"c": "gcc", "cpp": "g++", "ar": "gcc-ar", "strip": "strip", "objcopy": "objcopy", "readelf": "readelf", "nm": "nm"}
     ccache = ["ccache"] if shutil.which("ccache") else []
     lines = [f"{name} = {(ccache if tool in ('gcc', 'g++') else []) + [f'{TRIPLET}-{tool}'] + ([f'--sysroot={fs}'] if tool in ('gcc', 'g++') else [])}"

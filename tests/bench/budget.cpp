@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the copies are to cost, as a program: each figure, the limit that it is
- * held against, the ratio, and whether it is reached.  Limits and figures are of
- * one run.  The status says whether it could measure, never how fast it was.
+ * The performance budget of copies: for each figure, its reference, the ratio, and
+ * whether the target is reached.  References and figures are measured in one run.
+ * The exit status says whether it could measure, not how fast it was.
  */
 #include "driver/base/clock.h"
 #include "tools/perf/api.h"
@@ -29,7 +29,7 @@ namespace {
 struct row {
 	std::string figure, value, limit;
 	double ratio, reach;
-	bool at_least; /* the ratio shall be at least reach; else at most */
+	bool at_least; /* the ratio must be at least reach; else at most */
 };
 
 class budget {
@@ -40,7 +40,7 @@ public:
 	nlohmann::json json() const;
 
 private:
-	void say(const row &r);
+	void print_row(const row &r);
 	void latency();
 	void calls();
 	void rates();
@@ -50,20 +50,20 @@ private:
 	void blocked();
 	void idle();
 	void growth();
-	job near_job(copy_kind w, size_t size, unsigned depth) const;
-	struct held {
-		double value, of, apart;
+	job base_job(copy_kind w, size_t size, unsigned depth) const;
+	struct comparison {
+		double value, reference, distance;
 
-		double ratio() const { return value / of; }
+		double ratio() const { return value / reference; }
 	};
-	template <class Figure> double around(const Figure &figure, double *before);
-	template <class Figure, class Of> held median_of(const Figure &figure, const Of &of);
+	template <class Figure> double measure_with_distance(const Figure &figure, double *before);
+	template <class Figure, class Reference> comparison median_of(const Figure &figure, const Reference &reference);
 	template <class Figure> double best_of(const Figure &figure, bool larger = false);
 	template <class Figure> double on_client(const Figure &figure);
-	std::string apart() const { return fmt::format("CPUs {:.0f} ns apart", apart_); }
+	std::string distance() const { return fmt::format("CPUs {:.0f} ns apart", distance_); }
 
 	size_t cold_;
-	double apart_ = 0; /* ns for a cache line there and back, with the last figure */
+	double distance_ = 0; /* round trip of a cache line between the CPUs in ns, with the last figure */
 	machine m_;
 	limits lim_;
 	unsigned many_;
@@ -90,7 +90,7 @@ budget::budget(size_t cold) : cold_(cold), m_(read_machine(-1, {}))
 	one_ = std::make_unique<bench_device>(0, cold);
 }
 
-void budget::say(const row &r)
+void budget::print_row(const row &r)
 {
 	const bool reached = r.at_least ? r.ratio >= r.reach : r.ratio <= r.reach;
 
@@ -101,7 +101,7 @@ void budget::say(const row &r)
 	fflush(stdout);
 }
 
-job budget::near_job(copy_kind w, size_t size, unsigned depth) const
+job budget::base_job(copy_kind w, size_t size, unsigned depth) const
 {
 	job j;
 
@@ -113,57 +113,58 @@ job budget::near_job(copy_kind w, size_t size, unsigned depth) const
 	return j;
 }
 
-/* A figure, and how far client and engine were from each other: a hypervisor moves virtual CPUs about. */
-template <class Figure> double budget::around(const Figure &figure, double *before)
+/* A figure, and the distance of client and engine before and after: a hypervisor moves virtual CPUs. */
+template <class Figure> double budget::measure_with_distance(const Figure &figure, double *before)
 {
 	*before = line_round_trip(m_.client, m_.engines[0]);
 	const double value = figure();
 
-	apart_ = line_round_trip(m_.client, m_.engines[0]);
+	distance_ = line_round_trip(m_.client, m_.engines[0]);
 	return value;
 }
 
 /*
- * For a ratio: of some tries, during which the CPUs stayed where they were, the one in the middle.  of(apart) is
- * what the figure is held against.
+ * The median ratio of some measurements during which the distance of the CPUs did not change.  reference(distance)
+ * is what the figure is compared with.
  */
-template <class Figure, class Of> budget::held budget::median_of(const Figure &figure, const Of &of)
+template <class Figure, class Reference>
+budget::comparison budget::median_of(const Figure &figure, const Reference &reference)
 {
 	const deadline until = deadline::in_ms(20000);
-	std::vector<held> all;
+	std::vector<comparison> all;
 
 	while (all.empty() || (all.size() < 9 && !until.passed())) {
 		double before;
-		const double value = around(figure, &before);
+		const double value = measure_with_distance(figure, &before);
 
-		if (std::max(before, apart_) < 1.3 * std::min(before, apart_) || until.passed())
-			all.push_back({value, of(apart_), apart_});
+		if (std::max(before, distance_) < 1.3 * std::min(before, distance_) || until.passed())
+			all.push_back({value, reference(distance_), distance_});
 	}
 	std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end(),
-			 [](const held &a, const held &b) { return a.ratio() < b.ratio(); });
-	apart_ = all[all.size() / 2].apart;
+			 [](const comparison &a, const comparison &b) { return a.ratio() < b.ratio(); });
+	distance_ = all[all.size() / 2].distance;
 	return all[all.size() / 2];
 }
 
 /*
- * For what is held against a number: the best of some seconds.  Far from each other it costs more, and as two threads
- * of one core, too.
+ * The best figure of some seconds, for a comparison with a constant.  A figure is worse if the CPUs are far apart, or
+ * are two threads of one core.
  */
 template <class Figure> double budget::best_of(const Figure &figure, bool larger)
 {
 	const deadline until = deadline::in_ms(5000);
-	double best = 0, apart = 0;
+	double best = 0, best_distance = 0;
 
 	for (unsigned i = 0; i < 10 || (i < 100 && !until.passed()); i++) {
 		double before;
-		const double value = around(figure, &before);
+		const double value = measure_with_distance(figure, &before);
 
 		if (!i || (larger ? value > best : value < best)) {
-			apart = std::max(before, apart_);
+			best_distance = std::max(before, distance_);
 			best = value;
 		}
 	}
-	apart_ = apart;
+	distance_ = best_distance;
 	return best;
 }
 
@@ -171,17 +172,17 @@ template <class Figure> double budget::best_of(const Figure &figure, bool larger
 
 void budget::latency()
 {
-	for (api through : {api::acl, api::native}) {
-		job j = near_job(copy_kind::h2d, 64, 1);
+	for (api interface : {api::acl, api::native}) {
+		job j = base_job(copy_kind::h2d, 64, 1);
 
-		j.api = through;
-		if (through == api::acl && !have_acl())
+		j.api = interface;
+		if (interface == api::acl && !have_acl())
 			continue;
-		const held h = median_of([&] { return double(measure(*one_, j).latency.percentile(50)); },
-					 [](double apart) { return apart; });
-		say({fmt::format("64 B pinned, polled, {}", through == api::acl ? "ACL" : "native"),
-		     fmt::format("{:.0f} ns", h.value), fmt::format("a cache line there and back, {:.0f} ns", h.of),
-		     h.ratio(), 2.5, false});
+		const comparison h = median_of([&] { return double(measure(*one_, j).latency.percentile(50)); },
+					       [](double ns) { return ns; });
+		print_row({fmt::format("64 B pinned, polled, {}", interface == api::acl ? "ACL" : "native"),
+			   fmt::format("{:.0f} ns", h.value),
+			   fmt::format("round trip of a cache line, {:.0f} ns", h.reference), h.ratio(), 2.5, false});
 	}
 }
 
@@ -201,34 +202,35 @@ void budget::calls()
 	if (have_acl()) {
 		const double ns = best_of([&] { return on_client([&] { return acl_submit_cost(0, p.dst, p.src); }); });
 
-		say({"aclrtMemcpyAsync, pinned, the call", fmt::format("{:.1f} ns", ns), "45 ns; " + apart(), ns / 45,
-		     1, false});
+		print_row({"aclrtMemcpyAsync, pinned, the call", fmt::format("{:.1f} ns", ns), "45 ns; " + distance(),
+			   ns / 45, 1, false});
 	}
 	const double alone = best_of(
 		[&] { return on_client([&] { return submit_cost_alone(one_->dev, s.all[0], p.dst, p.src); }); });
-	say({"usdma_copy, while the engine waits: alone", fmt::format("{:.1f} ns", alone), "20 ns; " + apart(),
-	     alone / 20, 1, false});
+	print_row({"usdma_copy, while the engine waits: alone", fmt::format("{:.1f} ns", alone), "20 ns; " + distance(),
+		   alone / 20, 1, false});
 	const double ns = best_of(
 		[&] { return on_client([&] { return submit_cost(s.all.data(), 1, p.dst, p.src); }); });
-	say({"usdma_copy, pinned, the call", fmt::format("{:.1f} ns", ns), "20 ns; " + apart(), ns / 20, 1, false});
+	print_row({"usdma_copy, pinned, the call", fmt::format("{:.1f} ns", ns), "20 ns; " + distance(), ns / 20, 1,
+		   false});
 }
 
 void budget::rates()
 {
-	job j = near_job(copy_kind::batch, 64, 256);
+	job j = base_job(copy_kind::batch, 64, 256);
 
 	j.batch = 64;
 	const double rate = best_of([&] { return measure(*one_, j).mcps; }, true);
-	say({"64 B, 256 in flight, batches of 64", fmt::format("{:.1f} M/s", rate), "50 M/s; " + apart(), rate / 50, 1,
-	     true});
+	print_row({"64 B, 256 in flight, batches of 64", fmt::format("{:.1f} M/s", rate), "50 M/s; " + distance(),
+		   rate / 50, 1, true});
 	if (!have_acl())
 		return;
 	j.api = api::acl;
 	j.batch = 4096;
 	j.depth = 1;
 	const double ns = best_of([&] { return double(measure(*one_, j).submit.percentile(50)); });
-	say({"aclrtMemcpyBatchAsync, 4096 of 64 B, an item", fmt::format("{:.1f} ns", ns), "20 ns; " + apart(), ns / 20,
-	     1, false});
+	print_row({"aclrtMemcpyBatchAsync, 4096 of 64 B, an item", fmt::format("{:.1f} ns", ns), "20 ns; " + distance(),
+		   ns / 20, 1, false});
 }
 
 /* ---- large copies ----------------------------------------------------------------------------------- */
@@ -236,15 +238,15 @@ void budget::rates()
 void budget::cold_one()
 {
 	for (copy_kind w : {copy_kind::h2d, copy_kind::d2h}) {
-		job j = near_job(w, MiB, 8);
+		job j = base_job(w, MiB, 8);
 
 		j.cold = true;
 		const outcome o = measure(*one_, j);
 		const double page = std::max(lim_.best_cold_small_pages, 0.01);
-		say({fmt::format("1 MiB cold, one engine, {}", name_of(w)), fmt::format("{:.1f} GB/s", o.gbps),
-		     fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages, as here: {:.2f} of {:.1f})",
-				 lim_.best_name, lim_.best_cold, o.gbps / page, page),
-		     o.gbps / lim_.best_cold, 0.95, true});
+		print_row({fmt::format("1 MiB cold, one engine, {}", name_of(w)), fmt::format("{:.1f} GB/s", o.gbps),
+			   fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages, as here: {:.2f} of {:.1f})",
+				       lim_.best_name, lim_.best_cold, o.gbps / page, page),
+			   o.gbps / lim_.best_cold, 0.95, true});
 	}
 }
 
@@ -254,32 +256,33 @@ void budget::cold_many()
 		return;
 	if (!n_)
 		n_ = std::make_unique<bench_device>(1, cold_);
-	job j = near_job(copy_kind::h2d, MiB, 8 * many_);
+	job j = base_job(copy_kind::h2d, MiB, 8 * many_);
 	j.streams = many_;
 	j.cold = true;
 	j.wait = wait::interrupt; /* the client's CPU is one of those that could copy */
 	const outcome o = measure(*n_, j);
 	const double limit = lim_.threads[many_];
-	say({fmt::format("1 MiB cold, {} engines, h2d", many_), fmt::format("{:.1f} GB/s", o.gbps),
-	     fmt::format("{}, {} threads, {:.1f} GB/s", lim_.best_name, many_, limit), o.gbps / limit, 0.9, true});
+	print_row({fmt::format("1 MiB cold, {} engines, h2d", many_), fmt::format("{:.1f} GB/s", o.gbps),
+		   fmt::format("{}, {} threads, {:.1f} GB/s", lim_.best_name, many_, limit), o.gbps / limit, 0.9,
+		   true});
 	n_.reset();
 }
 
 void budget::pageable()
 {
 	for (copy_kind w : {copy_kind::page_h2d, copy_kind::page_d2h}) {
-		job j = near_job(w == copy_kind::page_h2d ? copy_kind::h2d : copy_kind::d2h, 64 * MiB, 1);
+		job j = base_job(w == copy_kind::page_h2d ? copy_kind::h2d : copy_kind::d2h, 64 * MiB, 1);
 
 		j.cold = true;
 		/* The median of single copies: windows hold too few of them. */
-		const auto rate = [&](copy_kind through) {
-			j.kind = through;
+		const auto rate = [&](copy_kind kind) {
+			j.kind = kind;
 			return double(j.size) / double(measure(*one_, j).latency.percentile(50));
 		};
 		const copy_kind to_pinned = j.kind;
-		const held h = median_of([&] { return rate(w); }, [&](double) { return rate(to_pinned); });
-		say({fmt::format("64 MiB {}", name_of(w)), fmt::format("{:.1f} GB/s", h.value),
-		     fmt::format("pinned, {:.1f} GB/s; {}", h.of, apart()), h.ratio(), 0.85, true});
+		const comparison h = median_of([&] { return rate(w); }, [&](double) { return rate(to_pinned); });
+		print_row({fmt::format("64 MiB {}", name_of(w)), fmt::format("{:.1f} GB/s", h.value),
+			   fmt::format("pinned, {:.1f} GB/s; {}", h.reference, distance()), h.ratio(), 0.85, true});
 	}
 }
 
@@ -291,10 +294,11 @@ void budget::blocked()
 	const double ns = blocked_wait_ns(*one_, m_.client, wait::interrupt);
 
 	if (limit > 0)
-		say({"blocked wait, end of the copy to awake", fmt::format("{:.1f} us", ns / 1e3),
-		     fmt::format("io_uring's read of an eventfd, {:.1f} us", limit / 1e3), ns / limit, 1.15, false});
+		print_row({"blocked wait, end of the copy to awake", fmt::format("{:.1f} us", ns / 1e3),
+			   fmt::format("io_uring's read of an eventfd, {:.1f} us", limit / 1e3), ns / limit, 1.15,
+			   false});
 	else
-		fmt::print("blocked wait: {:.1f} us; no io_uring here to hold it against\n", ns / 1e3);
+		fmt::print("blocked wait: {:.1f} us; no io_uring here to compare it with\n", ns / 1e3);
 }
 
 void budget::idle()
@@ -305,8 +309,8 @@ void budget::idle()
 	const u64 before = process_cpu_ns();
 	std::this_thread::sleep_for(std::chrono::milliseconds(window_ms));
 	const double percent = double(process_cpu_ns() - before) / (window_ms * 1e6) * 100;
-	say({"idle device, after 100 ms", fmt::format("{:.2f} %", percent), "0.1 % of a CPU, all threads",
-	     percent / 0.1, 1, false});
+	print_row({"idle device, after 100 ms", fmt::format("{:.2f} %", percent), "0.1 % of a CPU, all threads",
+		   percent / 0.1, 1, false});
 }
 
 /* ---- growth ----------------------------------------------------------------------------------------- */
@@ -326,16 +330,16 @@ void budget::growth()
 			fmt::print("only {} regions: {}\n", r.count, r.why);
 	}
 	few = best_of(one_copy);
-	say({"submit with 100,000 regions", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few),
-	     many / few, 1.2, false});
+	print_row({"submit with 100,000 regions", fmt::format("{:.1f} ns", many),
+		   fmt::format("with one, {:.1f} ns", few), many / few, 1.2, false});
 	{
 		const many_streams s(one_->dev, 10000, wait::poll);
 
 		many = best_of(one_copy);
 	}
 	few = best_of(one_copy);
-	say({"submit with 10,000 streams", fmt::format("{:.1f} ns", many), fmt::format("with one, {:.1f} ns", few),
-	     many / few, 1.2, false});
+	print_row({"submit with 10,000 streams", fmt::format("{:.1f} ns", many),
+		   fmt::format("with one, {:.1f} ns", few), many / few, 1.2, false});
 }
 
 void budget::run()

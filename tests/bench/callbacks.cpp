@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a callback behind each copy costs: rate, how long after the copy's end
- * could be expected it is made, and how often a thread had to be woken for it.
- * bench-callbacks [CALLS].  Run it with and without USDMA_COALESCE_COUNT; the
- * device is USDMA_DEVICES', else one that takes 20 us for the 4 KiB.
+ * The cost of a callback after each copy: the time per callback, the longest gap
+ * between two callbacks, and how often a thread had to be woken.
+ * bench-callbacks [CALLS].  Run it with and without USDMA_COALESCE_COUNT; without
+ * USDMA_DEVICES the device takes 20 us for the 4 KiB.
  */
 #include "usdma/usdma.h"
 
@@ -17,7 +17,7 @@
 
 using clock_type = std::chrono::steady_clock;
 
-static std::vector<clock_type::time_point> made;
+static std::vector<clock_type::time_point> call_times;
 static std::atomic<unsigned> calls;
 
 static void need(long err, const char *what)
@@ -30,7 +30,7 @@ static void need(long err, const char *what)
 
 static void called(void *)
 {
-	made[calls] = clock_type::now();
+	call_times[calls] = clock_type::now();
 	calls++;
 }
 
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 	rusage before, after;
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:rate=200M", 0);
-	made.resize(n);
+	call_times.resize(n);
 	need(usdma_open("0", &dev), "usdma_open");
 	need(usdma_stream_create(dev, nullptr, &s), "usdma_stream_create");
 	need(usdma_host_alloc(dev, 4096, &host), "usdma_host_alloc");
@@ -60,9 +60,9 @@ int main(int argc, char **argv)
 	getrusage(RUSAGE_SELF, &after);
 	std::vector<double> gaps;
 	for (unsigned i = 1; i < n; i++)
-		gaps.push_back(std::chrono::duration<double, std::micro>(made[i] - made[i - 1]).count());
+		gaps.push_back(std::chrono::duration<double, std::micro>(call_times[i] - call_times[i - 1]).count());
 	std::sort(gaps.begin(), gaps.end());
-	const double took = std::chrono::duration<double, std::micro>(made[n - 1] - start).count();
+	const double took = std::chrono::duration<double, std::micro>(call_times[n - 1] - start).count();
 	printf("%u callbacks: %.1f us each, longest gap of 99 %%: %.0f us, %.2f thread switches each\n", n, took / n,
 	       gaps[size_t(double(gaps.size()) * 0.99)], double(after.ru_nvcsw - before.ru_nvcsw) / n);
 	need(usdma_stream_destroy(s), "usdma_stream_destroy");

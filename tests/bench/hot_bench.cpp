@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the hot pieces of the driver cost one thread: posting requests to a ring that
- * nobody reads, ringing the doorbell, arming, and finding the range of an address among
- * one and among many.  Prints nanoseconds an operation; checks nothing.
+ * The cost of the driver's hot functions for one thread: posting requests to a ring that
+ * no engine reads, ringing the doorbell, arming, and finding the range of an address among
+ * one and among many.  Prints nanoseconds per operation; checks nothing.
  */
 #include "driver/base/clock.h"
 #include "driver/base/range_map.h"
@@ -44,11 +44,11 @@ static void bench_ring()
 		return;
 	}
 	dma::completion_record *record = f.record();
-	auto post_all = [&](unsigned step, bool door) {
+	auto post_all = [&](unsigned step, bool ring_doorbell) {
 		for (unsigned i = 0; i < rounds; i++) {
 			for (unsigned k = 0; k < 256; k += step) {
 				ch->ops->post(ch, &r[k], step);
-				if (door)
+				if (ring_doorbell)
 					ch->ops->doorbell(ch);
 			}
 			record->completed = ch->posted;

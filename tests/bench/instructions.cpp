@@ -2,7 +2,7 @@
 /*
  * Calls whose instructions tests/bench/instructions counts: bench-instructions
  * WHAT N makes the call N times within measured(), which callgrind counts alone.
- * Bursts fit the ring, so that no call waits; what they copied is checked.
+ * A burst fits the ring, so that no call waits; the copied data is checked.
  */
 #include "acl/acl.h"
 #include "usdma/usdma.h"
@@ -50,8 +50,8 @@ rig::rig()
 	need(usdma_host_alloc(dev, burst * size, reinterpret_cast<void **>(&host)), "usdma_host_alloc");
 	need(usdma_host_alloc(dev, burst * size, reinterpret_cast<void **>(&back)), "usdma_host_alloc");
 	/*
-	 * valgrind maps host memory far below where programs have it, and a thread's cache of regions tells
-	 * host from device by that: here the other bit that it looks at tells them, as if nothing were odd.
+	 * A thread's cache of regions selects the slot by bits 46 and 21 of the address.  Normally host and device
+	 * memory differ in bit 46, but valgrind maps host memory at lower addresses: make bit 21 differ.
 	 */
 	need(usdma_device_alloc(dev, 8 << 20, &mem), "usdma_device_alloc");
 	while (((uintptr_t(mem) ^ uintptr_t(host)) >> 21 & 1) == 0 || (uintptr_t(mem) & 0x1fffff) > (1 << 20))
@@ -65,7 +65,7 @@ rig::rig()
 	}
 }
 
-/* One burst of what is measured; nothing else may be in here. */
+/* One burst of calls; only the calls to measure may be in here. */
 extern "C" __attribute__((noinline)) long measured(rig &r, const char *what)
 {
 	long err = 0;
@@ -105,7 +105,7 @@ extern "C" __attribute__((noinline)) long measured(rig &r, const char *what)
 	return err;
 }
 
-static void settle(rig &r)
+static void wait_all(rig &r)
 {
 	need(usdma_stream_sync(r.s, -1), "usdma_stream_sync");
 	need(aclrtSynchronizeStream(r.as), "aclrtSynchronizeStream");
@@ -114,7 +114,7 @@ static void settle(rig &r)
 static void compare(rig &r)
 {
 	need(usdma_copy(r.s, r.back, r.mem, burst * size), "usdma_copy");
-	settle(r);
+	wait_all(r);
 	need(memcmp(r.host, r.back, burst * size), "what was copied");
 }
 
@@ -127,10 +127,10 @@ int main(int argc, char **argv)
 	rig r;
 	const bool copies = strchr("cbAB", *argv[1]);
 	need(usdma_event_record(r.e, r.s), "usdma_event_record");
-	settle(r);
+	wait_all(r);
 	for (int n = atoi(argv[2]); n > 0; n--) {
 		need(measured(r, argv[1]), argv[1]);
-		settle(r);
+		wait_all(r);
 	}
 	if (copies)
 		compare(r);

@@ -1,31 +1,31 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The documentation holds together: commands that are run or say why not, links that lead somewhere, pictures.  TAP."""
+"""The documentation is consistent: commands that are run, or have a reason why not; valid links; valid pictures.  TAP."""
 import os
 import re
 import sys
 import xml.etree.ElementTree as ET
 
 sys.dont_write_bytecode = True
-from pages import PLACES, TOP, all_blocks, matches, pages, point, points, read  # noqa: E402
+from pages import SYSTEMS, TOP, all_blocks, matches, pages, point, points, read  # noqa: E402
 
 
 def marks(blocks):
     for b in blocks:
         if b.language in ("sh", "console", "bash", "shell"):
             if b.kind in ("run", "guest"):
-                if b.value not in PLACES or b.language not in ("sh", "console"):
-                    yield f"{b.title}: there is no place '{b.value}' for {b.language} ({', '.join(PLACES)})"
+                if b.value not in SYSTEMS or b.language not in ("sh", "console"):
+                    yield f"{b.title}: there is no system '{b.value}' for {b.language} ({', '.join(SYSTEMS)})"
                 elif b.language == "console" and not b.steps():
                     yield f"{b.title}: no line begins with a prompt"
             elif b.kind != "not run" or len(b.value) < 10:
-                yield f"{b.title}: neither <!-- run: PLACE --> nor <!-- not run: REASON --> above it"
+                yield f"{b.title}: neither <!-- run: SYSTEM --> nor <!-- not run: REASON --> above it"
         elif b.kind not in ("", "file"):
             yield f"{b.title}: '{b.kind}' is for blocks of sh or console"
 
 
 def indented(page):
-    """Commands in a block that is only indented would escape the marks."""
+    """Commands in indented blocks, which have no marks."""
     text = re.sub(r"^ *```.*?^ *```", "", read(page), flags=re.M | re.S)
     return [f"{page}: {line.strip()}: commands belong into a fenced block"
             for line in re.findall(r"^ {4,}(?:\./|sudo |usdma|USDMA_|meson |ninja |build/|tests/|cc |git |apt).*", text, re.M)]
@@ -43,7 +43,7 @@ def links(page):
         path, _, part = target.partition("#")
         where = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
         if not os.path.exists(os.path.join(TOP, where)):
-            yield f"{page}: {target} is not there"
+            yield f"{page}: {target} does not exist"
         elif part and part not in [anchor(h) for h in re.findall(r"^#+ (.*)$", read(where), re.M)]:
             yield f"{page}: {target}: no such heading"
 
@@ -69,7 +69,7 @@ def pictures():
 
 
 def comparison():
-    """The comparison of what is printed is one that can fail."""
+    """Tests of matches(), which compares output."""
     good = [("a\nb", "a\nb\n"), ("a ... c", "a b c"), ("a\n...\nd", "a\nb\nc\nd"), ("...", ""), ("a\n...", "a\n"), ("", "")]
     bad = [("a", "b"), ("a", "a\nb"), ("a\nb", "a"), ("a ... c", "a b d"), ("a.c", "abc"), ("", "a")]
     return [f"{e!r} and {p!r}" for e, p in good if not matches(e, p)] + [f"{e!r} but {p!r}" for e, p in bad if matches(e, p)]
@@ -78,12 +78,12 @@ def comparison():
 def main():
     blocks = all_blocks()
     point("there are commands to run", [] if [b for b in blocks if b.kind == "run"] else ["none found"])
-    point("each command is run, or says why not",
+    point("each command is run, or has a reason why not",
           list(marks(blocks)) + [w for p in pages() for w in indented(p)])
-    point("links lead somewhere", [w for p in pages() for w in links(p)])
+    point("links have a target", [w for p in pages() for w in links(p)])
     point("the first page links every other", linked_from_readme())
     point("pictures are well-formed, with a background", list(pictures()))
-    point("output is compared", comparison())
+    point("the comparison of output works", comparison())
     return points.end()
 
 

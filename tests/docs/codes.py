@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Each code that a comment of include/acl names for a call is asked of that call by a test: code and call stand in one statement
-of a test's source (a ROW of tests/unit/acl is one), or in ELSEWHERE with the test function that asks for it.  TAP, a point for
-each header.
+Each code that a comment of include/acl names for a call has a test: code and call are in one statement of a test's source (a
+ROW of tests/unit/acl is one), or in ELSEWHERE with the test function that checks it.  TAP, a point for each header.
 """
 import glob
 import os
@@ -14,7 +13,7 @@ sys.dont_write_bytecode = True
 from pages import TOP, point, points, read  # noqa: E402
 from promises import all_tests, is_in  # noqa: E402
 
-# Where call and code are too far apart to be seen: a test's helper calls, or it is another call that returns it.
+# Call and code are not in one statement: a helper of the test calls it, or another call returns the code.
 ELSEWHERE = {
     ("aclrtCreateEvent", "207007"): "acl-codes: test_all_events",
     ("aclrtCreateEventWithFlag", "207007"): "acl-codes: test_all_events",
@@ -30,8 +29,8 @@ ELSEWHERE = {
 CODE = r"\b[1-5]\d{5}\b"
 
 
-def asked():
-    """{call: codes} of the tests' statements."""
+def tested():
+    """{call: codes} in the tests' statements."""
     found = {}
     for kind in ("cpp", "c", "py"):
         for path in glob.glob(os.path.join(TOP, "tests", "**", "*." + kind), recursive=True):
@@ -58,11 +57,11 @@ def wrong_in(header, tests, found):
             continue
         name, _, function = ELSEWHERE.get((call, code), "").partition(": ")
         if not any(is_in(function, read(s)) for s in tests.get(name, [])):
-            yield f"{call}: no test asks it for {code}"
+            yield f"{call}: no test checks its code {code}"
 
 
 def unused(headers, found):
-    """Entries that nobody needs hide what somebody does."""
+    """Entries of ELSEWHERE that are not needed."""
     wanted = {pair for h in headers for pair in named(h)}
     for call, code in ELSEWHERE:
         if (call, code) not in wanted or code in found.get(call, ()):
@@ -70,11 +69,11 @@ def unused(headers, found):
 
 
 def main():
-    tests, found = all_tests(), asked()
+    tests, found = all_tests(), tested()
     headers = sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "include/acl/*.h")))
     pairs = sum(len(list(named(h))) for h in headers)
 
-    point(f"there are codes in the headers ({pairs})", [] if pairs > 400 else ["fewer than 400: are comments still read?"])
+    point(f"there are codes in the headers ({pairs})", [] if pairs > 400 else ["fewer than 400 were found"])
     for header in headers:
         if any(named(header)):
             point(f"each code of {header} has its test", list(wrong_in(header, tests, found)))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Follows the documentation word by word, as a reader would: README.md, docs/devices.md, then the other pages.  TAP.
+Runs the commands of the documentation in the order of reading: README.md, docs/devices.md, then the other pages.  TAP.
 
-In a copy of the tree, with /usr/local empty and changes to /etc that nobody else sees (a mount namespace), sudo that runs
-its arguments, and apt-get that installs nothing: what the pages install has to be there already (./tools/check docs sees
-to it).  It may download: that changes nothing on the machine, and a shell in a virtual machine fetches its kernel so.
+In a copy of the tree, with /usr/local empty and private changes to /etc (a mount namespace), sudo that runs its
+arguments, and apt-get that installs nothing: ./tools/check docs installs what the pages need before.  apt-get may download,
+which changes nothing on the machine: tests/vm/shell fetches its kernel by it.
 """
 import os
 import pty
@@ -69,12 +69,12 @@ def in_clone(block, where):
 
 # ---- in the guest ---------------------------------------------------------------------------------------
 
-class Gone(Exception):
+class GuestLost(Exception):
     pass
 
 
 class Terminal:
-    """A machine that a command starts, at whose prompt one types."""
+    """The terminal of a virtual machine that a command starts."""
 
     def __init__(self, command, where):
         self.master, slave = pty.openpty()
@@ -87,13 +87,13 @@ class Terminal:
     def more(self, deadline):
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([self.master], [], [], left)[0]:
-            raise Gone(f"no answer in time; seen so far:\n{self.text}")
+            raise GuestLost(f"no answer before the deadline; output so far:\n{self.text}")
         try:
             data = os.read(self.master, 65536)
         except OSError:
             data = b""
         if not data:
-            raise Gone(f"the machine has ended; seen so far:\n{self.text}")
+            raise GuestLost(f"the machine has exited; output so far:\n{self.text}")
         self.text += data.decode(errors="replace").replace("\r", "")
 
     def until_prompt(self, seconds):
@@ -108,8 +108,8 @@ class Terminal:
     def type(self, command):
         os.write(self.master, command.encode() + b"\n")
 
-    def ask(self, command):
-        """(what it printed, its status)"""
+    def run(self, command):
+        """(output, status) of a command in the guest."""
         self.type(command)
         printed = self.until_prompt(GUEST_SECONDS)
         self.type("echo $?")
@@ -121,7 +121,7 @@ class Terminal:
         try:
             while True:
                 self.more(deadline)
-        except Gone:
+        except GuestLost:
             return self.process.wait(30)
 
     def stop(self):
@@ -140,15 +140,15 @@ def in_guest(block, guest):
                 if guest.leave():
                     return False, f"the machine ended with an error\n{guest.text}"
                 continue
-            printed, status = guest.ask(command)
+            printed, status = guest.run(command)
             if status or not matches(said, printed):
                 return False, f"{command}\nstatus {status}, printed:\n{printed}\nthe page says:\n{said}"
-    except (Gone, ValueError, OSError, subprocess.TimeoutExpired) as e:
+    except (GuestLost, ValueError, OSError, subprocess.TimeoutExpired) as e:
         return False, str(e)
     return True, ""
 
 
-# ---- the way --------------------------------------------------------------------------------------------
+# ---- all pages ------------------------------------------------------------------------------------------
 
 def follow(clone):
     guest = None
@@ -160,7 +160,7 @@ def follow(clone):
             try:
                 guest = Terminal(block.text, clone)
                 point(True, block.title)
-            except Gone as e:
+            except GuestLost as e:
                 point(False, block.title, str(e))
         elif block.kind == "run" and block.value == "clone":
             ok, log = in_clone(block, clone)
@@ -183,7 +183,7 @@ def inside(scratch):
     for name in [n for n in os.environ if n.startswith(("USDMA_", "DESTDIR", "LD_LIBRARY", "PKG_CONFIG", "PYTHON"))]:
         del os.environ[name]
     os.environ["PATH"] = shims + ":" + os.environ["PATH"]
-    os.environ["CXXFLAGS"] = "-O0"  # the words are followed; how fast what is built runs is no matter here
+    os.environ["CXXFLAGS"] = "-O0"  # this test needs no fast code
     os.environ.update(CCACHE_BASEDIR=clone, CCACHE_NOHASHDIR="1", CCACHE_SLOPPINESS="pch_defines,time_macros")
     follow(clone)
     print(f"1..{count}")
@@ -200,7 +200,7 @@ def main():
     try:
         tried = subprocess.run([*enter, "true"], capture_output=True, text=True, check=False)
         if tried.returncode:
-            print(f"1..0 # SKIP no mounts of one's own here (CAP_SYS_ADMIN or user namespaces): {' '.join(tried.stderr.split())}")
+            print(f"1..0 # SKIP no mount namespace (needs CAP_SYS_ADMIN or user namespaces): {' '.join(tried.stderr.split())}")
             return 0
         return subprocess.run([*enter, sys.executable, "-B", os.path.abspath(__file__), "--inside", scratch], check=False).returncode
     finally:

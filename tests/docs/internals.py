@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-docs/internals.md against the code: each function of its tables is defined in the file that is named, and its body names
-what it is said to call; a table with the column "leaves the path" is complete: what its functions call, of the functions
+Checks docs/internals.md against the code: each function of its tables is defined in the named file, and its body names
+the listed calls; a table with the column "leaves the path" is complete: what its functions call, of the functions
 that driver and lib define, is in the row or a leaf, and what they call on the path has a row or is a leaf; leaves call
 only leaves; each other name `like_this` that comes with a file is in it; the layers are those of the includes' check,
 in their order; queue/submit.h alone calls into a ring.  TAP.
@@ -24,7 +24,7 @@ QUOTED = re.compile(r"`([^`]+)`")
 
 
 KEYWORDS = {"if", "for", "while", "switch", "return", "sizeof", "alignas", "static_assert", "catch", "decltype", "asm"}
-# The standard library's objects have members of these names, too.
+# Names that are also members of the standard library's classes.
 STANDARD = {"size", "size_t", "lock", "unlock", "exchange", "at", "is_never", "passed", "fail"}
 
 
@@ -39,7 +39,7 @@ def code(path):
 
 
 def block_from(text, at):
-    """From this brace to its end."""
+    """The text from this brace to the matching one."""
     depth = 0
     for i in range(at, len(text)):
         depth += {"{": 1, "}": -1}.get(text[i], 0)
@@ -57,7 +57,7 @@ def functions(text):
 
 
 def bodies(text, name):
-    """All that this name is defined as, with parameters and initializers: overloads, methods."""
+    """All definitions with this name, with parameters and initializers: overloads, methods."""
     return [text[begin:brace] + block_from(text, brace) for found, begin, brace in functions(text) if found == name]
 
 
@@ -90,13 +90,13 @@ def wrong_in(function, path, calls):
 
 
 def missing_in(function, path, named):
-    """What it calls and the page does not say."""
+    """Calls that the page does not list."""
     called = set().union(*map(calls_of, bodies(code(path) or "", function)))
     return [f"{function} calls {c}: name it in the row, and give it a row if it is on the path" for c in sorted(called - named)]
 
 
 def rows(page):
-    """(cells) of each row of a table, without heads and lines."""
+    """(first heading, cells) of each row of all tables."""
     for head, table in re.findall(r"^(\|[^\n]*\|)\n\|[-|]+\|\n((?:\|[^\n]*\n)+)", page, flags=re.M):
         for line in table.splitlines():
             yield head.strip("| ").split("|")[0].strip(), [c.strip() for c in line.strip().strip("|").split("|")]
@@ -111,7 +111,7 @@ def check_functions(page):
     leaves = leaves_of(page)
     table = [cells for head, cells in rows(page) if head == "function"]
     complete = [cells for cells in table if len(cells) == 4]
-    # The second name in the first cell is what callers say: an operation of a table, a lambda.
+    # The second name in the first cell is the one that callers use: an operation of a table, a lambda.
     listed = set(leaves).union(*(QUOTED.findall(cells[0])[:2] for cells in complete))
     for cells in table:
         function, path, calls = QUOTED.findall(cells[0])[0], QUOTED.findall(cells[1])[0], QUOTED.findall(cells[2])
@@ -138,28 +138,28 @@ def check_files(page):
             lost = [n for n in names if text is None or (not re.search(rf"\b{n}\b", text))]
             point(f"{cells[0]}: {path}", [f"{n} is not there" for n in lost])
     lost = [p for p in QUOTED.findall(page) if re.match(r"(lib|driver|tests|tools)/", p) and not os.path.exists(os.path.join(TOP, p))]
-    point("every path is there", lost)
+    point("every path exists", lost)
 
 
-def check_floors(page):
+def check_layers(page):
     said = [QUOTED.findall(c[0])[0] for head, c in rows(page) if head == "folder"]
-    order = [f for f in includes.FLOORS if f.startswith("lib/core/")]
-    point("the floors, in the order of the check", [] if said == order else [f"here {said}", f"there {order}"])
+    order = [f for f in includes.LAYERS if f.startswith("lib/core/")]
+    point("the layers, in the order of tests/style/includes.py", [] if said == order else [f"here {said}", f"there {order}"])
 
 
-def check_one_way():
+def check_engine_calls():
     call = re.compile(r"ops->(post|doorbell|submit_copy|wake)\(")
     callers = {os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "lib/**/*.*"), recursive=True)
                if p.endswith((".h", ".cpp")) and call.search(code(os.path.relpath(p, TOP)))}
-    point("one way into a ring", [] if callers == {"lib/core/queue/submit.h"} else sorted(callers))
+    point("only queue/submit.h calls an engine's operations", [] if callers == {"lib/core/queue/submit.h"} else sorted(callers))
 
 
 def main():
     page = read(PAGE)
     check_functions(page)
     check_files(page)
-    check_floors(page)
-    check_one_way()
+    check_layers(page)
+    check_engine_calls()
     return points.end()
 
 

@@ -2,12 +2,12 @@
 """
 The commands in the documentation.  Each fenced block of language sh or console has a mark on the line above it:
 
-    <!-- run: PLACE -->       the tests run it, word by word
-    <!-- guest: PLACE -->     run there; it starts the machine in which blocks of the place guest are typed
+    <!-- run: SYSTEM -->      the tests run it as it is, on that system
+    <!-- guest: SYSTEM -->    run on that system; it starts the machine in which blocks of the system guest are run
     <!-- not run: REASON -->
 
 and a block of any other language may have <!-- file: NAME -->: it is written to that file.  In a console block, lines that
-begin with a prompt are commands, the others what they print; "..." stands for anything, on a line of its own for any lines.
+begin with a prompt are commands, the others their output; "..." matches any text, on its own line any number of lines.
 """
 import glob
 import os
@@ -18,7 +18,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(TOP, "tests/support"))
 from tap import Points  # noqa: E402
 
-PLACES = ("clone", "guest", "booted")
+SYSTEMS = ("clone", "guest", "booted")
 PROMPT = re.compile(r"(?:guest# |\$ )")
 
 
@@ -26,7 +26,7 @@ points = Points()
 
 
 def point(name, wrong):
-    """wrong: all that is, told whole; nothing: the point holds."""
+    """wrong: a list of all errors; empty: the point passes."""
     points.add(not wrong, name, "\n".join(wrong), most=None)
 
 
@@ -41,7 +41,7 @@ class Block:
         return f"{self.page}:{self.line} {first}"
 
     def steps(self):
-        """[(command, what it prints; None: not said)]"""
+        """[(command, its output; None: not specified)]"""
         if self.language == "sh":
             return [(self.text, None)]
         out = []
@@ -56,7 +56,7 @@ class Block:
 
 def pages():
     found = ["README.md", "CONTRIBUTING.md", "SECURITY.md", *sorted(glob.glob("docs/*.md", root_dir=TOP))]
-    # The way of a reader: the first page, then the one about devices, then the others.
+    # The order of reading: the first page, then the one about devices, then the others.
     return sorted(found, key=lambda p: (p != "README.md", p != "docs/devices.md"))
 
 
@@ -86,7 +86,7 @@ def all_blocks():
 
 
 def matches(expected, printed):
-    """Whether this is what the page says."""
+    """Whether the output is as the page has it."""
     parts = []
     for line in expected.rstrip().splitlines():
         if line.strip() == "...":

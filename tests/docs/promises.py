@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-The table "Promises of the headers" in docs/reliability.md: each row has its number, names calls that stand in its header, and
-tests that are there; each call of <usdma/usdma.h>, <usdma/uring.h> and <usdma/file.h> is in one.  TAP.
+The table "Promises of the headers" in docs/reliability.md: each row has its number, names calls of its header, and
+existing tests; each call of <usdma/usdma.h>, <usdma/uring.h> and <usdma/file.h> is in one.  TAP.
 
-promises.py [BUILD-DIR]     with a build directory its tests are those of meson, too
+promises.py [BUILD-DIR]     with a build directory: meson has the tests, too
 """
 import json
 import os
@@ -88,7 +88,7 @@ def all_tests():
 
 
 def is_in(function, text):
-    """It is written there, and among those that are run."""
+    """The function is defined in the text, and registered as a test."""
     if re.search(rf"^def {function}\(guest, to, ", text, re.M):
         return True
     return (re.search(rf"^(?:static )?void {function}\(void \*\*", text, re.M) and
@@ -125,18 +125,18 @@ def not_of_meson(all_rows, build):
 def numbers(all_rows):
     for n, row in enumerate(all_rows, 1):
         if row.name != f"P{n}":
-            yield f"{row.name} stands where P{n} is due"
+            yield f"{row.name} is in the position of P{n}"
 
 
 def main():
     all_rows, tests = rows(), all_tests()
     named = {call for row in all_rows for call in row.calls if row.path in NATIVE}
     point(f"{PAGE} has the table", [] if all_rows else [f"no rows below '## {TITLE}'"])
-    point("the numbers have no gap, and none is there twice", list(numbers(all_rows)))
+    point("the numbers are consecutive", list(numbers(all_rows)))
     point("each row has a promise, a header, calls and tests",
-          [f"{r.name}: it has not" for r in all_rows if not (r.whole and r.header and r.calls and r.tests)])
-    point("the calls stand in their headers", [w for r in all_rows for w in missing_call(r)])
-    point("the tests are there", [w for r in all_rows for w in missing_test(r, tests)])
+          [f"{r.name}: something is missing" for r in all_rows if not (r.whole and r.header and r.calls and r.tests)])
+    point("the calls are in their headers", [w for r in all_rows for w in missing_call(r)])
+    point("the tests exist", [w for r in all_rows for w in missing_test(r, tests)])
     point("calls are found in the native headers", [f"none in {h}" for h in NATIVE if len(declared(h)) < 4])
     point("each native call has a promise", [f"{c} of {h} is in no row" for h in NATIVE for c in sorted(declared(h) - named)])
     if len(sys.argv) > 1:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of a connection is a proof: once a client sees end of file, for
- * whatever reason, nothing writes to its memory any more and the server has it
- * mapped no more.  On the model in this process, and on usdma-sim.
+ * Once a client sees the end of its connection, for any reason, the server does
+ * not write to its memory any more and has unmapped it.  On the model in this
+ * process, and on usdma-sim.
  * Run as: end_test (USDMA_SIM names the device program).
  */
 #include "tests/support/raw_client.h"
@@ -25,19 +25,19 @@ using dma::space;
 
 static constexpr u64 mem_base = u64(1) << 44, device_bytes = 32 * MiB;
 static constexpr u64 iova = 0x40000000, control = MiB, size = control + 32 * MiB;
-static constexpr u64 far = u64(1) << 40, far_size = 64 * MiB; /* reached by messages only */
+static constexpr u64 remote = u64(1) << 40, remote_size = 64 * MiB; /* accessed by messages only */
 static const char *const name = "end-of-connection";
 
-/* A device with faults on demand, on either side of a process's wall. */
+/* A device with fault injection, in this process or in another. */
 class device {
 public:
 	virtual ~device() = default;
 	virtual unique_fd connect() = 0;
-	/* Tells it to end, as a signal does. */
+	/* Makes it end, like a signal. */
 	virtual void stop() = 0;
-	/* Until nothing of it runs any more. */
-	virtual void wait_over() = 0;
-	/* How often it has the client's file mapped. */
+	/* Waits until it has ended. */
+	virtual void wait_ended() = 0;
+	/* The number of its mappings of the client's file. */
 	virtual unsigned mappings() const = 0;
 };
 
@@ -51,15 +51,15 @@ static unsigned mappings_of(const std::string &pid)
 	return n;
 }
 
-class here final : public device {
+class embedded_device final : public device {
 public:
-	explicit here(const char *rules) : plan_(false), model_(settings(), &plan_)
+	explicit embedded_device(const char *rules) : plan_(false), model_(settings(), &plan_)
 	{
 		assert_int_equal(plan_.set(rules), 0);
 	}
 	unique_fd connect() override { return model_.connect(); }
 	void stop() override { model_.stop(); }
-	void wait_over() override { model_.wait_over(); }
+	void wait_ended() override { model_.wait_over(); }
 	unsigned mappings() const override { return mappings_of("self") - 1; }
 
 private:
@@ -77,15 +77,15 @@ private:
 	raw_model model_;
 };
 
-class there final : public device {
+class sim_device final : public device {
 public:
-	explicit there(const char *rules)
+	explicit sim_device(const char *rules)
 		: sim_({"--mem", "32M", "--channels", "8", "--engines", "2", "--once", "--faults", rules})
 	{
 	}
-	unique_fd connect() override { return unique_fd(dial(sim_.path)); }
+	unique_fd connect() override { return unique_fd(connect_unix(sim_.path)); }
 	void stop() override { kill(sim_.pid, SIGTERM); }
-	void wait_over() override
+	void wait_ended() override
 	{
 		int status = -1;
 
@@ -108,26 +108,26 @@ private:
 	served_sim sim_;
 };
 
-/* ---- what the engines are doing when the end comes ------------------------------------------------------ */
+/* ---- what the engines execute when the connection ends -------------------------------------------------- */
 
 struct rig {
 	rig(device &d) : client(d.connect()), memory(name, size)
 	{
 		assert_int_equal(client.begin(mem_base), 0);
 		assert_int_equal(client.map(iova, size, memory.fd.get()), 0);
-		assert_int_equal(client.map(far, far_size), 0);
+		assert_int_equal(client.map(remote, remote_size), 0);
 		for (u32 i = 0; i < 4; i++) {
 			channels.push_back(std::make_unique<raw_channel>(client, i, memory, iova, i * 64 * KiB));
 			assert_int_equal(channels[i]->enable(), chan_state_running);
 		}
 	}
 	raw_channel &operator[](unsigned i) { return *channels[i]; }
-	/* Into the client's memory, for seconds. */
-	void copies(unsigned ch)
+	/* Starts copies to the client's memory that take seconds. */
+	void start_copies(unsigned ch)
 	{
 		for (unsigned i = 0; i < 60; i++)
 			(*this)[ch].put(raw_copy(space::device, mem_base, space::host, iova + control, size - control));
-		(*this)[ch].ring_bell();
+		(*this)[ch].ring_doorbell();
 		assert_true((*this)[ch].begun(1));
 	}
 
@@ -138,11 +138,11 @@ struct rig {
 
 static void in_copies(rig &r)
 {
-	r.copies(0);
-	r.copies(1);
+	r.start_copies(0);
+	r.start_copies(1);
 }
 
-/* A WAIT for what the client writes only after the end; then a copy. */
+/* A WAIT for a value that the client writes only after the end; then a copy. */
 static void in_wait(rig &r)
 {
 	descriptor d = {};
@@ -153,26 +153,27 @@ static void in_wait(rig &r)
 	d.a = 0x5a5a5a5a5a5a5a5a;
 	for (unsigned ch = 0; ch < 2; ch++) {
 		r[ch].put(d);
-		r.copies(ch);
+		r.start_copies(ch);
 	}
 }
 
-/* What the client never takes from its socket; beside it, an engine that copies. */
+/* Messages that the client never reads; another engine copies. */
 static void in_messages(rig &r)
 {
 	for (unsigned ch : {0, 2})
 		for (unsigned i = 0; i < 8; i++)
-			r[ch].put(raw_copy(space::device, mem_base, space::host, far + ch * MiB, 8 * MiB));
-	r[0].ring_bell();
-	r[2].ring_bell();
-	r.copies(1);
+			r[ch].put(raw_copy(space::device, mem_base, space::host, remote + ch * MiB, 8 * MiB));
+	r[0].ring_doorbell();
+	r[2].ring_doorbell();
+	r.start_copies(1);
 }
 
-static void in_questions(rig &r)
+/* Requests that the client never answers; then copies. */
+static void in_requests(rig &r)
 {
 	for (unsigned ch : {0, 1}) {
-		r[ch].put(raw_copy(space::host, far, space::device, mem_base, 8 * MiB));
-		r.copies(ch);
+		r[ch].put(raw_copy(space::host, remote, space::device, mem_base, 8 * MiB));
+		r.start_copies(ch);
 	}
 }
 
@@ -187,26 +188,26 @@ static constexpr situation situations[] = {
 	{"in slow descriptors", "slow%1/1000000", in_copies},
 	{"in a hang", "hang@2/for-good", in_copies},
 	{"while the client reads nothing", "", in_messages},
-	{"while the client answers nothing", "", in_questions},
+	{"while the client does not reply", "", in_requests},
 };
 
-/* ---- how it ends --------------------------------------------------------------------------------------- */
+/* ---- how the connection ends --------------------------------------------------------------------------- */
 
-struct ending {
+struct close_cause {
 	const char *name, *rules;
-	void (*bring)(rig &r, device &d);
+	void (*trigger)(rig &r, device &d);
 };
 
-static const ending endings[] = {
+static const close_cause close_causes[] = {
 	{"half-close", "", [](rig &r, device &) { r.client.half_close(); }},
-	{"told to stop", "", [](rig &, device &d) { d.stop(); }},
+	{"stop", "", [](rig &, device &d) { d.stop(); }},
 	{"a broken frame", "",
 	 [](rig &r, device &) {
 		 const proto::header bad = {1, 1, 8, 0, 0};
 
 		 assert_int_equal(send(r.client.fd(), &bad, sizeof(bad), MSG_NOSIGNAL), sizeof(bad));
 	 }},
-	{"a reply that is its last", "reply@80/close",
+	{"the device closes after a reply", "reply@80/close",
 	 [](rig &r, device &) {
 		 while (r.client.say(proto::command::device_get_info, nullptr, 0)) {
 			 char c;
@@ -219,13 +220,13 @@ static const ending endings[] = {
 	{"a device that vanishes", "vanish@3", [](rig &, device &) {}},
 };
 
-/* After the end of file the memory is the client's alone. */
-static void nothing_after(rig &r, device &d)
+/* After the end of file nothing writes to the memory, and it is not mapped. */
+static void check_memory_untouched(rig &r, device &d)
 {
-	assert_true(r.client.see_end());
+	assert_true(r.client.wait_closed());
 	const unsigned mapped = d.mappings();
 	memset(r.memory.data, 0x5a, size);
-	d.wait_over();
+	d.wait_ended();
 	u64 same = 0;
 	while (same < size && r.memory.data[same] == 0x5a)
 		same++;
@@ -233,44 +234,44 @@ static void nothing_after(rig &r, device &d)
 	assert_int_equal(mapped, 0);
 }
 
-static std::string both(const char *a, const char *b)
+static std::string join_rules(const char *a, const char *b)
 {
 	return std::string(a) + (*a && *b ? "+" : "") + b;
 }
 
-template <class where> static void run(const situation &s, const ending &e)
+template <class device_type> static void run(const situation &s, const close_cause &e)
 {
-	where d(both(s.rules, e.rules).c_str());
+	device_type d(join_rules(s.rules, e.rules).c_str());
 	rig r(d);
 
 	s.load(r);
-	e.bring(r, d);
-	nothing_after(r, d);
+	e.trigger(r, d);
+	check_memory_untouched(r, d);
 }
 
-template <class where> static void by_half_close(void **)
+template <class device_type> static void half_close_in_each_situation(void **)
 {
 	for (const situation &s : situations) {
 		fprintf(stderr, "# half-close %s\n", s.name);
-		run<where>(s, endings[0]);
+		run<device_type>(s, close_causes[0]);
 	}
 }
 
-template <class where> static void in_all_ways(void **)
+template <class device_type> static void each_close_cause(void **)
 {
-	for (const ending &e : endings) {
+	for (const close_cause &e : close_causes) {
 		fprintf(stderr, "# %s\n", e.name);
-		run<where>(situations[0], e);
+		run<device_type>(situations[0], e);
 	}
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(by_half_close<here>),
-		cmocka_unit_test(in_all_ways<here>),
-		cmocka_unit_test(by_half_close<there>),
-		cmocka_unit_test(in_all_ways<there>),
+		cmocka_unit_test(half_close_in_each_situation<embedded_device>),
+		cmocka_unit_test(each_close_cause<embedded_device>),
+		cmocka_unit_test(half_close_in_each_situation<sim_device>),
+		cmocka_unit_test(each_close_cause<sim_device>),
 	};
 
 	alarm(150);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a channel that hangs costs whom: its own request first, then what
- * is pending on the device, then the device.  Embedded device; times are
- * USDMA_HANG_MS and multiples of it, of which nothing here depends.
+ * The effects of a channel that hangs: first its own request fails, then what is
+ * pending on the device, then the device is lost.  Embedded device; the steps take
+ * multiples of USDMA_HANG_MS, but no test depends on the time.
  */
 #include "driver/base/log.h"
 #include "driver/vfio/device.h"
@@ -87,7 +87,7 @@ static void until_struck(setting *t)
 	while (struck.find("struck 1") == struck.npos);
 }
 
-/* Others work while it hangs, and through the reset; behind it the stream's own requests run. */
+/* Other streams work while one hangs and is reset; afterwards its own later requests run. */
 static void others_go_on(void **)
 {
 	std::atomic<bool> stop{false};
@@ -97,7 +97,7 @@ static void others_go_on(void **)
 	set_up(&t);
 	inject(&t, "hang@1");
 	copy_out(&t, 0, 0, 4096);
-	until_struck(&t); /* before others come: it is this one that hangs */
+	until_struck(&t); /* before other copies, so that this one hangs */
 	copy_out(&t, 0, 4096, size);
 	std::thread other([&] {
 		while (!stop) {
@@ -113,13 +113,13 @@ static void others_go_on(void **)
 	other.join();
 	assert_true(rounds > 0);
 	is_whole(&t, 0, 4096, size);
-	assert_int_equal(t.out[0][0] | t.out[0][4095], 0); /* the one that was told of */
+	assert_int_equal(t.out[0][0] | t.out[0][4095], 0); /* the copy whose failure was reported */
 	assert_int_equal(t.s[1]->errors, 0);
 	ok(stream_sync(t.s[0], soon()));
 	tear_down(&t);
 }
 
-/* In the failure mode stop, nothing of the stream runs behind it. */
+/* In failure mode stop, no later request of the stream runs. */
 static void stop_mode(void **)
 {
 	setting t;
@@ -137,7 +137,7 @@ static void stop_mode(void **)
 	tear_down(&t);
 }
 
-/* All that is pending hears of a device's reset; device memory and set-up are as they were. */
+/* A device reset fails all pending requests; device memory and configuration are unchanged. */
 static void device_is_reset(void **)
 {
 	setting t;
@@ -157,15 +157,15 @@ static void device_is_reset(void **)
 	tear_down(&t);
 }
 
-/* What is needed to tell a lost wake-up from an engine that stands (docs/reliability.md). */
-static void says_where_it_stood(void **)
+/* The log distinguishes a lost wake-up from an engine that hangs (docs/reliability.md). */
+static void logs_channel_state(void **)
 {
-	static std::string said;
+	static std::string logged;
 	setting t;
 
 	set_up(&t);
 	log_set_level(log_level::warn);
-	log_set_sink([](log_level, const char *line, void *) { said += std::string(line) + "\n"; }, nullptr);
+	log_set_sink([](log_level, const char *line, void *) { logged += std::string(line) + "\n"; }, nullptr);
 	inject(&t, "hang@1");
 	copy_out(&t, 0, 0, size);
 	assert_int_equal(stream_sync(t.s[0], soon()), -EIO);
@@ -173,15 +173,15 @@ static void says_where_it_stood(void **)
 	log_set_level(log_level::none);
 	for (const char *want :
 	     {"posted ", "doorbell ", "begun ", "completed ", "in its engine's list", "bell ", "woken "}) {
-		if (said.find(want) == said.npos)
-			print_error("\"%s\" is missing: %s", want, said.c_str());
-		assert_true(said.find(want) != said.npos);
+		if (logged.find(want) == logged.npos)
+			print_error("\"%s\" is missing: %s", want, logged.c_str());
+		assert_true(logged.find(want) != logged.npos);
 	}
 	tear_down(&t);
 }
 
-/* Behind the one that hangs stands a wait for a value: no wait is a reason to hang before it. */
-static void before_a_wait(void **)
+/* A copy that hangs before a wait for a value counts as a hang. */
+static void hang_before_a_wait(void **)
 {
 	setting t;
 
@@ -199,7 +199,7 @@ static void before_a_wait(void **)
 	tear_down(&t);
 }
 
-/* A WAIT that is not over is no hang, however long it takes. */
+/* A WAIT does not count as a hang, however long it takes. */
 static void a_wait_is_no_hang(void **)
 {
 	setting t;
@@ -217,7 +217,7 @@ static void a_wait_is_no_hang(void **)
 	tear_down(&t);
 }
 
-/* Somebody stops the whole process for longer than a device may hang: that is no device's fault. */
+/* The whole process is stopped for longer than USDMA_HANG_MS: that does not count as a hang. */
 static void pause_once(setting *t)
 {
 	const unsigned pause_ms = 2 * config_get().hang_ms;
@@ -229,7 +229,7 @@ static void pause_once(setting *t)
 	const pid_t child = fork();
 	if (!child) {
 		kill(getppid(), SIGSTOP);
-		usleep(pause_ms * 1000); /* what is tested is that so much time passes */
+		usleep(pause_ms * 1000); /* the test needs that much time to pass */
 		kill(getppid(), SIGCONT);
 		_exit(0);
 	}
@@ -249,8 +249,8 @@ static void stopped_from_outside(void **)
 	tear_down(&t);
 }
 
-/* The WAIT itself hangs: it runs again, once its channel is reset, and what comes behind has waited. */
-static void in_a_wait(void **)
+/* The WAIT itself hangs: it runs again after its channel is reset, and later requests wait for it. */
+static void hang_in_a_wait(void **)
 {
 	setting t;
 
@@ -270,8 +270,8 @@ static void in_a_wait(void **)
 	tear_down(&t);
 }
 
-/* Nobody waits for the stream that hangs, only for what comes behind it elsewhere. */
-static void waited_for_elsewhere(void **)
+/* The caller waits only for another stream, which waits for an event of the stream that hangs. */
+static void waited_for_by_another_stream(void **)
 {
 	event *e;
 	setting t;
@@ -298,8 +298,8 @@ static void note_call(void *)
 	called = 1;
 }
 
-/* … and only a call is to be made. */
-static void call_behind_it(void **)
+/* No thread waits: only a host function follows the request that hangs. */
+static void host_function_after_hang(void **)
 {
 	const deadline until = soon();
 	setting t;
@@ -316,7 +316,7 @@ static void call_behind_it(void **)
 	tear_down(&t);
 }
 
-/* Aborted in the middle of it: nothing writes its memory afterwards, and the channel is good for others. */
+/* A stream is aborted during the hang: its channel can be used by another stream. */
 static void aborted(void **)
 {
 	setting t;
@@ -334,8 +334,8 @@ static void aborted(void **)
 	tear_down(&t);
 }
 
-/* Given up in the end: everything ends, and the same process opens it again. */
-static void lost_and_open_again(void **)
+/* After repeated hangs the device is lost: all calls fail, and the same process can open it again. */
+static void lost_and_reopened(void **)
 {
 	setting t;
 
@@ -363,18 +363,18 @@ static void lost_and_open_again(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(says_where_it_stood),
+		cmocka_unit_test(logs_channel_state),
 		cmocka_unit_test(others_go_on),
 		cmocka_unit_test(stop_mode),
 		cmocka_unit_test(device_is_reset),
-		cmocka_unit_test(before_a_wait),
+		cmocka_unit_test(hang_before_a_wait),
 		cmocka_unit_test(a_wait_is_no_hang),
-		cmocka_unit_test(waited_for_elsewhere),
-		cmocka_unit_test(in_a_wait),
+		cmocka_unit_test(waited_for_by_another_stream),
+		cmocka_unit_test(hang_in_a_wait),
 		cmocka_unit_test(stopped_from_outside),
-		cmocka_unit_test(call_behind_it),
+		cmocka_unit_test(host_function_after_hang),
 		cmocka_unit_test(aborted),
-		cmocka_unit_test(lost_and_open_again),
+		cmocka_unit_test(lost_and_reopened),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=2:channels=16:faults=", 1);

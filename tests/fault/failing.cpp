@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The linker puts the wrap_ functions in the place of the system calls of the library's static parts (meson.build);
- * new and delete are replaced as the language lets a program do.
+ * The linker replaces system calls of the library's static parts by the __wrap_ functions (meson.build).  This file
+ * also replaces operators new and delete.
  */
 #include "tests/fault/failing.h"
 
@@ -35,13 +35,13 @@ namespace usdma::test::failing {
 
 static constexpr const char *call_names[] = {
 	"-",       "mmap",  "ftruncate",      "memfd_create",        "eventfd", "socketpair",        "recvmsg",
-	"sendmsg", "fcntl", "pthread_create", "io_uring_queue_init", "new",     "new, from there on"};
+	"sendmsg", "fcntl", "pthread_create", "io_uring_queue_init", "new",     "new and later ones"};
 
 static std::atomic<int> armed{0};
 static std::atomic<long> countdown{0};
 static std::atomic<bool> hit{false};
 
-/* A thread creates its ring at its first sleep; on a busy machine a way may find its work done, and not sleep. */
+/* A thread creates its ring when it first sleeps; on a busy machine a scenario may never have to sleep. */
 static void sleep_once()
 {
 	const unique_fd fd(eventfd(1, EFD_CLOEXEC));
@@ -64,7 +64,7 @@ void disarm()
 	armed = 0;
 }
 
-/* True: this one is the n-th. */
+/* True: this is the n-th call. */
 static bool fails(call c)
 {
 	if (armed.load() != int(c) || countdown.fetch_sub(1) != 1)
@@ -73,7 +73,7 @@ static bool fails(call c)
 	return true;
 }
 
-/* True: the n-th, or one after it. */
+/* True: this is the n-th call or a later one. */
 static bool out_of_memory()
 {
 	if (armed.load() != int(call::all_memory) || countdown.fetch_sub(1) > 1)
@@ -146,23 +146,23 @@ WRAP(int, io_uring_queue_init, unsigned entries, io_uring *ring, unsigned flags)
 }
 
 /*
- * Every form of new, of the library's own code and of the standard library's within it: a replacement
- * in the program stands for all (C++20 [new.delete.replacement]).
+ * Every form of new, in the library's own code and in the standard library's: a replacement in the program
+ * applies to all (C++20 [new.delete.replacement]).
  */
-static std::atomic<long> blocks{0};
+static std::atomic<long> live_blocks{0};
 
-static void *take(size_t n, size_t align)
+static void *allocate(size_t n, size_t align)
 {
 	if (fails(call::memory) || out_of_memory())
 		return nullptr;
 	void *p = align ? aligned_alloc(align, (n + align - 1) / align * align) : malloc(n ? n : 1);
-	blocks += p != nullptr;
+	live_blocks += p != nullptr;
 	return p;
 }
 
-static void *take_or_throw(size_t n, size_t align)
+static void *allocate_or_throw(size_t n, size_t align)
 {
-	void *p = take(n, align);
+	void *p = allocate(n, align);
 
 	if (!p)
 		throw std::bad_alloc();
@@ -171,134 +171,134 @@ static void *take_or_throw(size_t n, size_t align)
 
 void *operator new(size_t n)
 {
-	return take_or_throw(n, 0);
+	return allocate_or_throw(n, 0);
 }
 void *operator new[](size_t n)
 {
-	return take_or_throw(n, 0);
+	return allocate_or_throw(n, 0);
 }
 void *operator new(size_t n, std::align_val_t a)
 {
-	return take_or_throw(n, size_t(a));
+	return allocate_or_throw(n, size_t(a));
 }
 void *operator new[](size_t n, std::align_val_t a)
 {
-	return take_or_throw(n, size_t(a));
+	return allocate_or_throw(n, size_t(a));
 }
 void *operator new(size_t n, const std::nothrow_t &) noexcept
 {
-	return take(n, 0);
+	return allocate(n, 0);
 }
 void *operator new[](size_t n, const std::nothrow_t &) noexcept
 {
-	return take(n, 0);
+	return allocate(n, 0);
 }
 void *operator new(size_t n, std::align_val_t a, const std::nothrow_t &) noexcept
 {
-	return take(n, size_t(a));
+	return allocate(n, size_t(a));
 }
 void *operator new[](size_t n, std::align_val_t a, const std::nothrow_t &) noexcept
 {
-	return take(n, size_t(a));
+	return allocate(n, size_t(a));
 }
 
-static void give(void *p)
+static void release(void *p)
 {
-	blocks -= p != nullptr;
+	live_blocks -= p != nullptr;
 	free(p);
 }
 
 void operator delete(void *p) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete[](void *p) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete(void *p, size_t) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete[](void *p, size_t) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete(void *p, std::align_val_t) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete[](void *p, std::align_val_t) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete(void *p, size_t, std::align_val_t) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete[](void *p, size_t, std::align_val_t) noexcept
 {
-	give(p);
+	release(p);
 }
-/* Of a constructor that threw behind a new that does not. */
+/* Called if a constructor throws after a nothrow new. */
 void operator delete(void *p, const std::nothrow_t &) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete[](void *p, const std::nothrow_t &) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete(void *p, std::align_val_t, const std::nothrow_t &) noexcept
 {
-	give(p);
+	release(p);
 }
 void operator delete[](void *p, std::align_val_t, const std::nothrow_t &) noexcept
 {
-	give(p);
+	release(p);
 }
 
-/* ---- what must not stay -------------------------------------------------------------------------------------- */
+/* ---- leak checks --------------------------------------------------------------------------------------------- */
 
 namespace usdma::test::failing {
 
 static void check_leak(const test::level &before, call c, long n)
 {
 	const u64 end = now_ns() + 5 * ns_per_s;
-	const char *stays;
+	const char *leak;
 
-	/* What a lost device may still write to is kept until its server has ended, which is soon. */
-	bool kept;
+	/* Memory that a lost device may still write to is retained until its server has ended, which is soon. */
+	bool still_retained;
 	do {
 		core::devices_quiesce();
 		core::memory_reclaim();
-		kept = core::retired_get().devices;
+		still_retained = core::retired_get().devices;
 		test::level now;
 		now.maps = before.maps; /* one of the amounts below */
-		stays = test::what_stays(before, now);
-	} while (*stays && kept && now_ns() < end);
-	if (*stays)
-		print_error("%s, from %ld on: %s\n", call_names[int(c)], n, stays);
-	assert_string_equal(stays, "");
+		leak = test::leak_report(before, now);
+	} while (*leak && still_retained && now_ns() < end);
+	if (*leak)
+		print_error("%s, from %ld on: %s\n", call_names[int(c)], n, leak);
+	assert_string_equal(leak, "");
 }
 
-/* Mappings, blocks of new that are in use, and bytes that the C library says are. */
+/* Mappings, blocks of new, and the bytes in use by the C library. */
 struct amounts {
-	std::array<long, 3> of = {0, ::blocks, 0};
+	std::array<long, 3> of = {0, ::live_blocks, 0};
 
 	amounts()
 	{
 		if (test::sanitized)
-			return; /* its own allocator maps as it goes; the address sanitizer looks for leaks itself */
+			return; /* its allocator creates mappings; the address sanitizer detects leaks itself */
 		of[0] = test::level().maps;
 		of[2] = long(mallinfo2().uordblks);
 	}
 };
 static constexpr const char *amount_names[] = {"mappings", "blocks of memory", "bytes of memory"};
 
-/* ---- going the way ------------------------------------------------------------------------------------------- */
+/* ---- runs of the scenario ------------------------------------------------------------------------------------ */
 
-static whole_way the_way;
+static scenario_fn scenario;
 
 struct step {
 	call c;
@@ -310,17 +310,17 @@ static void *step_main(void *arg)
 {
 	auto *s = static_cast<step *>(arg);
 
-	s->err = the_way(s->c, s->n);
+	s->err = scenario(s->c, s->n);
 	return nullptr;
 }
 
-/* False: the way makes fewer such calls. */
-static bool one(call c, long n, unsigned *errors)
+/* False: the scenario makes fewer such calls. */
+static bool run_point(call c, long n, unsigned *errors)
 {
 	step s{c, n, 1};
 	pthread_t thread;
 
-	/* A thread creates its ring at its first sleep (arm): each way runs in a new thread. */
+	/* A thread creates its ring when it first sleeps (arm): each run needs a new thread. */
 	if (c == call::uring) {
 		assert_int_equal(pthread_create(&thread, nullptr, step_main, &s), 0);
 		pthread_join(thread, nullptr);
@@ -333,7 +333,7 @@ static bool one(call c, long n, unsigned *errors)
 
 static void must_work(call c, long n)
 {
-	const int err = the_way(call::none, 0);
+	const int err = scenario(call::none, 0);
 
 	if (err)
 		print_error("after %s %ld: %d\n", call_names[int(c)], n, err);
@@ -341,33 +341,33 @@ static void must_work(call c, long n)
 }
 
 /* Beyond the first 64, every fifth message and every third allocation; with USDMA_TEST_SCALE=2 every one. */
-static long after(call c, long n)
+static long next_point(call c, long n)
 {
 	return n + (n < 64 || scale() > 1 ? 1 : c >= call::memory ? 3 : 5);
 }
 
-/* Points that follow one another; what they leave behind is looked at once. */
+/* Consecutive points, which are checked for leaks together. */
 struct points {
-	long first, end; /* end: the next one's */
+	long first, end; /* end: the next point */
 	unsigned count = 0, errors = 0;
 };
 
-static constexpr unsigned at_a_time = 8;
+static constexpr unsigned points_per_check = 8;
 
-/* Fewer than at_a_time: the way makes no more such calls. */
-static points some_points(call c, long first)
+/* Fewer than points_per_check: the scenario makes no more such calls. */
+static points run_points(call c, long first)
 {
 	points p{first, first};
 
-	for (; p.count < at_a_time && one(c, p.end, &p.errors); p.count++)
-		p.end = after(c, p.end);
+	for (; p.count < points_per_check && run_point(c, p.end, &p.errors); p.count++)
+		p.end = next_point(c, p.end);
 	return p;
 }
 
 /*
- * Lists keep the room that they have once grown to, heaps and cached stacks of the C library come and go, and so do
- * threads, those of calls a second after their last one: lost is what grows with each failure for longer than that.
- * Rounds are counted too: on a busy machine a second may be one or two of them, and one block more is no trend.
+ * The capacity of containers stays, heaps and cached stacks of the C library vary, and so do threads: those of calls
+ * end a second after the last call.  A leak is what grows with each failure for longer than that.  A minimum of rounds
+ * is required, too, because on a busy machine a second may have only one or two.
  */
 static void check_growth(call c, long n, amounts *most)
 {
@@ -379,7 +379,7 @@ static void check_growth(call c, long n, amounts *most)
 	if (last.of[0] <= most->of[0] && last.of[1] <= most->of[1] && last.of[2] <= most->of[2])
 		return;
 	for (; (left || now_ns() < end) && (grows[0] || grows[1] || grows[2]); left -= left > 0) {
-		some_points(c, n);
+		run_points(c, n);
 		must_work(c, n);
 		const amounts now;
 		for (int i = 0; i < 3; i++)
@@ -403,8 +403,8 @@ static void sweep(call c)
 	must_work(c, 0);
 	const test::level before;
 	amounts most;
-	for (points p{0, 1, at_a_time}; p.count == at_a_time && p.end < 4000;) {
-		p = some_points(c, p.end);
+	for (points p{0, 1, points_per_check}; p.count == points_per_check && p.end < 4000;) {
+		p = run_points(c, p.end);
 		all += p.count;
 		errors += p.errors;
 		must_work(c, p.first);
@@ -421,27 +421,27 @@ static void test_sweep(void **state)
 	sweep(*static_cast<const call *>(*state));
 }
 
-/* ---- the first way of a process ------------------------------------------------------------------------------ */
+/* ---- the first run in a process ------------------------------------------------------------------------------ */
 
-enum child_end : int { hit_well = 0, not_hit = 2 };
+enum child_status : int { point_hit = 0, point_not_hit = 2 };
 
-/* In a child, in which no test of cmocka's may be gone on with. */
-[[noreturn]] static void first_way(call c, long n)
+/* In a child: a failed assertion must end it instead of continuing with the next test. */
+[[noreturn]] static void first_run(call c, long n)
 {
 	unsigned errors = 0;
 
 	setenv("CMOCKA_TEST_ABORT", "1", 1);
 	alarm(60); /* a call that hangs */
-	const bool was_hit = one(c, n, &errors);
+	const bool was_hit = run_point(c, n, &errors);
 	must_work(c, n);
-	_exit(was_hit ? hit_well : not_hit);
+	_exit(was_hit ? point_hit : point_not_hit);
 }
 
-/* What is made once in a process (settings, tables, threads, rings of waiting threads) fails at its first making. */
+/* The first creation of what exists once in a process (settings, tables, threads, rings of waiters) fails. */
 static void test_first_use(void **state)
 {
 	const call c = *static_cast<const call *>(*state);
-	/* Of hundreds of allocations one in six fails alone, one in eight with all that follow; others in each run. */
+	/* Every sixth allocation fails alone, every eighth with all later ones; the seed selects which. */
 	const long step = c < call::memory || scale() > 1 ? 1 : c == call::memory ? 6 : 8;
 	long n = 1 + long(seed() % std::uint64_t(step));
 
@@ -450,17 +450,17 @@ static void test_first_use(void **state)
 
 		assert_true(child >= 0);
 		if (!child)
-			first_way(c, n);
+			first_run(c, n);
 		assert_int_equal(waitpid(child, &status, 0), child);
-		if (status && !(WIFEXITED(status) && WEXITSTATUS(status) == not_hit)) {
-			print_error("the first way of a process with %s %ld: status %x\n", call_names[int(c)], n,
+		if (status && !(WIFEXITED(status) && WEXITSTATUS(status) == point_not_hit)) {
+			print_error("the first run in a process with %s %ld: status %x\n", call_names[int(c)], n,
 				    unsigned(status));
 			assert_true(false);
 		}
 	}
 	const long count = (n - 1) / step - 1;
 	assert_true(count > 0);
-	fprintf(stderr, "# %-20s %4ld points in the first way of a process\n", call_names[int(c)], count);
+	fprintf(stderr, "# %-20s %4ld points in the first run of a process\n", call_names[int(c)], count);
 }
 
 std::vector<u8> random_bytes(size_t len, u64 stream)
@@ -472,28 +472,29 @@ std::vector<u8> random_bytes(size_t len, u64 stream)
 	return out;
 }
 
-int main_with(const char *name, whole_way way)
+int main_with(const char *name, scenario_fn run)
 {
-	static constexpr call firsts[] = {call::mmap,   call::ftruncate, call::memfd,  call::eventfd,   call::fcntl,
-					  call::thread, call::uring,     call::memory, call::all_memory};
+	static constexpr call first_use_calls[] = {call::mmap,    call::ftruncate, call::memfd,
+						   call::eventfd, call::fcntl,     call::thread,
+						   call::uring,   call::memory,    call::all_memory};
 	static call swept[int(call::count)];
-	CMUnitTest tests[std::size(firsts) + std::size(swept)];
+	CMUnitTest tests[std::size(first_use_calls) + std::size(swept)];
 	size_t n = 0;
 
-	/* The children first: they are made before this process uses the library. */
-	for (const call &c : firsts)
+	/* The children first: they are forked before this process uses the library. */
+	for (const call &c : first_use_calls)
 		tests[n++] = {call_names[int(c)], test_first_use, nullptr, nullptr, const_cast<call *>(&c)};
 	for (int c = 1; c < int(call::count); c++) {
 		swept[c] = call(c);
 		tests[n++] = {call_names[c], test_sweep, nullptr, nullptr, &swept[c]};
 	}
-	test::seed(); /* said once, not by each child */
-	the_way = way;
+	test::seed(); /* printed once, not by each child */
+	scenario = run;
 	setenv("USDMA_DEVICES", "sim:mem=16M:engines=1:channels=4:spin=0", 1);
 	setenv("USDMA_HANG_MS", "1000", 1);
-	setenv("USDMA_WAIT", "interrupt", 1); /* each way sleeps, as a rule */
+	setenv("USDMA_WAIT", "interrupt", 1); /* each run sleeps, as a rule */
 	setenv("USDMA_LOG", "none", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1); /* small: blocks that stay show soon as memory that stays */
+	setenv("USDMA_HOST_ARENA", "1M", 1); /* small, so that leaked blocks become visible */
 	return _cmocka_run_group_tests(name, tests, n, nullptr, nullptr);
 }
 

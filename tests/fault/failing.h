@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One way through the library, gone once for each call of a kind that it makes, with that one failing: the caller
- * hears a clear error (or the library did without), nothing stays, and the same process then goes the whole way well.
+ * Runs a scenario once for each call of a kind that it makes, with that call failing: the caller gets an error with a
+ * text (or the library works without the call), nothing is leaked, and afterwards the scenario works in this process.
  */
 #pragma once
 
@@ -30,20 +30,20 @@ enum class call {
 	count
 };
 
-/* From now on the n-th such call of any thread fails. */
+/* The n-th such call from now on fails, in any thread. */
 void arm(call c, long n);
 void disarm();
 
 /*
- * Goes the whole way, armed from its beginning to its end, and takes down what it has made in any case.
- * 0, or the first error, of which it has checked that it is told well.
+ * Runs the whole scenario with the n-th call c failing and always destroys what it has created.  Returns 0 or the
+ * first error, after a check that it has a text.
  */
-using whole_way = int (*)(call c, long n);
+using scenario_fn = int (*)(call c, long n);
 
-/* For data that each way takes anew: made once. */
+/* Data that the scenarios copy; created once. */
 std::vector<u8> random_bytes(size_t len, u64 stream);
 
-/* main() of a program with one way. */
-int main_with(const char *name, whole_way way);
+/* main() of a program with one scenario. */
+int main_with(const char *name, scenario_fn run);
 
 } // namespace usdma::test::failing

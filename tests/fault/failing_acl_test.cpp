@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every failing call on a way through the ACL runtime: init with a file, callbacks of all kinds, device, streams,
- * events, pinned memory, copies, batches, gates, notifies, memory and events under keys, virtual memory, a pool, end.
+ * Every failing call of a scenario in the ACL runtime: init with a file, callbacks of all kinds, device, streams,
+ * events, pinned memory, copies, batches, gates, notifies, IPC memory and events, virtual memory, a pool, finalize.
  */
 #include "acl/acl.h"
 #include "tests/fault/failing.h"
@@ -18,51 +18,51 @@ using namespace test::failing;
 static constexpr size_t size = 16 << 10, half = size / 2;
 static constexpr size_t page = 2 << 20; /* of virtual memory */
 static char config[64];
-/* What each way copies: made once, for all children, too. */
+/* The data that each run copies; created once, for all children, too. */
 static std::vector<u8> own_bytes;
 
-/* What a callback's way through the library left behind. */
-struct told {
-	unsigned inits = 0, ends = 0, devices = 0, streams = 0, reports = 0, calls = 0;
+/* How often each kind of callback was called. */
+struct callback_counts {
+	unsigned inits = 0, finalizes = 0, devices = 0, streams = 0, reports = 0, calls = 0;
 };
 
 static aclError on_init(const char *text, size_t len, void *user)
 {
-	static_cast<told *>(user)->inits += strlen(text) == len && len > 0;
+	static_cast<callback_counts *>(user)->inits += strlen(text) == len && len > 0;
 	return 0;
 }
 
-static aclError on_end(void *user)
+static aclError on_finalize(void *user)
 {
-	static_cast<told *>(user)->ends++;
+	static_cast<callback_counts *>(user)->finalizes++;
 	return 0;
 }
 
 static void on_device(int32_t, aclrtDeviceState, void *user)
 {
-	static_cast<told *>(user)->devices++;
+	static_cast<callback_counts *>(user)->devices++;
 }
 
 static void on_stream(aclrtStream, aclrtStreamState, void *user)
 {
-	static_cast<told *>(user)->streams++;
+	static_cast<callback_counts *>(user)->streams++;
 }
 
 static void on_report(void *user)
 {
-	static_cast<told *>(user)->reports++;
+	static_cast<callback_counts *>(user)->reports++;
 }
 
 static void on_call(void *user)
 {
-	static_cast<told *>(user)->calls++;
+	static_cast<callback_counts *>(user)->calls++;
 }
 
-struct things {
-	told heard;
-	bool wants_memory = false;
-	aclError end = 0; /* the first error of what was undone */
-	bool init = false, on_init = false, on_end = false, on_device = false, on_stream = false;
+struct objects {
+	callback_counts called;
+	bool out_of_memory = false;
+	aclError end = 0; /* the first error of a destruction */
+	bool init = false, on_init = false, on_finalize = false, on_device = false, on_stream = false;
 	bool set = false, reports = false, registered = false, mapped = false, exported = false, imported = false;
 	aclrtStream s = nullptr, gated = nullptr;
 	aclrtEvent e = nullptr, ipc = nullptr, opened = nullptr;
@@ -75,44 +75,43 @@ struct things {
 	char *own = static_cast<char *>(aligned_alloc(4096, size));
 	char *plain = static_cast<char *>(malloc(size));
 
-	~things()
+	~objects()
 	{
 		free(own);
 		free(plain);
 	}
 };
 
-/* Ends the part at the first error. */
+/* Returns the first error. */
 #define TRY(call)                                                                                                      \
 	do {                                                                                                           \
 		if (const aclError err_ = (call))                                                                      \
 			return err_;                                                                                   \
 	} while (0)
 
-/* The same, and notes what has to be undone. */
-#define TRY_AND(done, call)                                                                                            \
+/* The same; done is set if the call has to be undone. */
+#define TRY_SET(done, call)                                                                                            \
 	do {                                                                                                           \
 		TRY(call);                                                                                             \
 		(done) = true;                                                                                         \
 	} while (0)
 
-static aclError begin(things *t)
+static aclError set_up(objects *t)
 {
-	TRY_AND(t->on_init, aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_init, &t->heard));
-	TRY_AND(t->on_end, aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_end, &t->heard));
-	TRY_AND(t->on_device,
-		aclrtRegDeviceStateCallback("a name that no text keeps within itself", on_device, &t->heard));
-	TRY_AND(t->on_stream,
-		aclrtRegStreamStateCallback("another name that is longer than that", on_stream, &t->heard));
-	TRY_AND(t->init, aclInit(config));
-	TRY_AND(t->set, aclrtSetDevice(0));
+	TRY_SET(t->on_init, aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_init, &t->called));
+	TRY_SET(t->on_finalize, aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_finalize, &t->called));
+	TRY_SET(t->on_device, aclrtRegDeviceStateCallback("a name too long for a short string", on_device, &t->called));
+	TRY_SET(t->on_stream,
+		aclrtRegStreamStateCallback("another name that is too long for it", on_stream, &t->called));
+	TRY_SET(t->init, aclInit(config));
+	TRY_SET(t->set, aclrtSetDevice(0));
 	TRY(aclrtCreateStream(&t->s));
 	TRY(aclrtCreateStream(&t->gated));
 	TRY(aclrtCreateEventWithFlag(&t->e, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE));
 	return aclrtCreateNotify(&t->notify, 0);
 }
 
-static aclError memory(things *t)
+static aclError memory(objects *t)
 {
 	aclrtPhysicalMemProp prop{};
 	aclrtMemPoolProps props{};
@@ -124,16 +123,16 @@ static aclError memory(things *t)
 	prop.location = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 	props.location = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 	TRY(aclrtMallocHost(&t->pinned, size));
-	TRY_AND(t->registered, aclrtHostRegister(t->own, size, ACL_HOST_REGISTER_MAPPED, &devptr));
+	TRY_SET(t->registered, aclrtHostRegister(t->own, size, ACL_HOST_REGISTER_MAPPED, &devptr));
 	TRY(aclrtMalloc(&t->dev, size, ACL_MEM_MALLOC_NORMAL_ONLY));
 	TRY(aclrtReserveMemAddress(&t->va, page, 0, nullptr, 1));
 	TRY(aclrtMallocPhysical(&t->physical, page, &prop, 0));
-	TRY_AND(t->mapped, aclrtMapMem(t->va, page, 0, t->physical, 0));
+	TRY_SET(t->mapped, aclrtMapMem(t->va, page, 0, t->physical, 0));
 	TRY(aclrtMemPoolCreate(&t->pool, &props));
 	return aclrtMemPoolMallocAsync(&t->pooled, size, t->pool, t->s);
 }
 
-static aclError batch(things *t, char *dst, const char *src)
+static aclError batch(objects *t, char *dst, const char *src)
 {
 	void *dsts[] = {dst, dst + half}, *srcs[] = {const_cast<char *>(src), const_cast<char *>(src) + half};
 	size_t sizes[] = {half, half}, index = 0, failed;
@@ -145,10 +144,9 @@ static aclError batch(things *t, char *dst, const char *src)
 }
 
 /*
- * own → device → virtual memory → the pool's → pinned, the last of it behind a gate; then back by a synchronous
- * copy.
+ * own → device → virtual memory → pool → pinned, the last copy behind a gate; then a synchronous copy back.
  */
-static aclError copies(things *t)
+static aclError copies(objects *t)
 {
 	TRY(batch(t, static_cast<char *>(t->dev), t->own));
 	TRY(aclrtMemcpyAsync(t->va, page, t->dev, size, ACL_MEMCPY_DEVICE_TO_DEVICE, t->s));
@@ -166,21 +164,21 @@ static aclError copies(things *t)
 	return ACL_SUCCESS;
 }
 
-static aclError callbacks(things *t)
+static aclError callbacks(objects *t)
 {
-	TRY_AND(t->reports, aclrtSubscribeReport(uint64_t(pthread_self()), t->s));
-	TRY(aclrtLaunchCallback(on_report, &t->heard, ACL_CALLBACK_BLOCK, t->s));
-	TRY(aclrtLaunchHostFunc(t->gated, on_call, &t->heard));
+	TRY_SET(t->reports, aclrtSubscribeReport(uint64_t(pthread_self()), t->s));
+	TRY(aclrtLaunchCallback(on_report, &t->called, ACL_CALLBACK_BLOCK, t->s));
+	TRY(aclrtLaunchHostFunc(t->gated, on_call, &t->called));
 	TRY(aclrtProcessReport(20000));
 	TRY(aclrtSynchronizeStreamWithTimeout(t->s, 20000));
 	TRY(aclrtSynchronizeStreamWithTimeout(t->gated, 20000));
-	assert_int_equal(t->heard.reports, 1);
-	assert_int_equal(t->heard.calls, 1);
+	assert_int_equal(t->called.reports, 1);
+	assert_int_equal(t->called.calls, 1);
 	return ACL_SUCCESS;
 }
 
-/* Own keys, opened again: the library goes the same way as for another process's. */
-static aclError keys(things *t)
+/* Keys of this process, imported again: the library treats them as those of another process. */
+static aclError keys(objects *t)
 {
 	aclrtIpcEventHandle handle;
 	char key[65];
@@ -194,15 +192,15 @@ static aclError keys(things *t)
 	TRY(aclrtNotifyImportByKey(&t->alias, key, 0));
 	TRY(aclrtWaitAndResetNotify(t->notify, t->gated, 20));
 	TRY(aclrtRecordNotify(t->alias, t->s));
-	TRY_AND(t->exported, aclrtIpcMemGetExportKey(t->dev, size, t->key, sizeof(t->key),
+	TRY_SET(t->exported, aclrtIpcMemGetExportKey(t->dev, size, t->key, sizeof(t->key),
 						     ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION));
-	TRY_AND(t->imported, aclrtIpcMemImportByKey(&t->foreign, t->key, 0));
+	TRY_SET(t->imported, aclrtIpcMemImportByKey(&t->foreign, t->key, 0));
 	TRY(aclrtMemcpyAsync(t->pinned, size, t->foreign, size, ACL_MEMCPY_DEVICE_TO_HOST, t->gated));
 	TRY(aclrtSynchronizeEventWithTimeout(t->opened, 20000));
 	return aclrtSynchronizeStreamWithTimeout(t->gated, 20000);
 }
 
-static aclError counts(things *t)
+static aclError counts(objects *t)
 {
 	aclrtCntNotifyRecordInfo more{ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 3};
 	aclrtCntNotifyWaitInfo wait{ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, 3, 20, 1, {}};
@@ -214,8 +212,8 @@ static aclError counts(things *t)
 	return aclrtSynchronizeStreamWithTimeout(t->gated, 20000);
 }
 
-/* A wait in the device for what nobody has written yet: the thread sleeps for certain. */
-static aclError values(things *t)
+/* A wait in the device for a value that is not written yet, so that the thread has to sleep. */
+static aclError values(objects *t)
 {
 	TRY(aclrtMemset(t->dev, size, 0, sizeof(uint64_t)));
 	TRY(aclrtValueWait(t->dev, 1, ACL_STREAM_WAIT_VALUE_EQ, t->gated));
@@ -228,9 +226,9 @@ static aclError values(things *t)
 	return aclrtSynchronizeStreamWithTimeout(t->gated, 20000);
 }
 
-static aclError go(things *t)
+static aclError run_all(objects *t)
 {
-	TRY(begin(t));
+	TRY(set_up(t));
 	TRY(memory(t));
 	TRY(copies(t));
 	TRY(callbacks(t));
@@ -239,98 +237,95 @@ static aclError go(things *t)
 	return values(t);
 }
 
-/* What is undone is gone, whatever it says of calls that failed meanwhile; want of memory is none of that. */
-#define END(is, call)                                                                                                  \
+/* Destroys an object.  It may return errors of earlier calls, but must not fail for lack of memory. */
+#define DESTROY(is, call)                                                                                              \
 	do {                                                                                                           \
 		if (is)                                                                                                \
-			note_end(t, call);                                                                             \
+			note_error(t, call);                                                                           \
 	} while (0)
 
-static void note_end(things *t, aclError err)
+static void note_error(objects *t, aclError err)
 {
-	if (err && t->wants_memory)
-		print_error("an end that wants memory: %s\n", aclGetRecentErrMsg());
-	assert_true(!err || !t->wants_memory);
+	if (err && t->out_of_memory)
+		print_error("a destruction fails without memory: %s\n", aclGetRecentErrMsg());
+	assert_true(!err || !t->out_of_memory);
 	t->end = t->end ? t->end : err;
 }
 
-/* Work that waits for what was never recorded is dropped; a report that was accepted comes in any case. */
-static void end_streams(things *t)
+/* Work that waits for an unrecorded event is dropped; an accepted report is delivered in any case. */
+static void destroy_streams(objects *t)
 {
-	END(t->s, aclrtDestroyStreamForce(t->s));
-	END(t->gated, aclrtDestroyStreamForce(t->gated));
+	DESTROY(t->s, aclrtDestroyStreamForce(t->s));
+	DESTROY(t->gated, aclrtDestroyStreamForce(t->gated));
 	while (t->reports && !aclrtProcessReport(1))
 		;
 }
 
-static void end_memory(things *t)
+static void destroy_memory(objects *t)
 {
-	END(t->imported, aclrtIpcMemClose(t->key));
-	END(t->exported, aclrtIpcMemClose(t->key));
-	END(t->pool, aclrtMemPoolDestroy(t->pool));
-	END(t->mapped, aclrtUnmapMem(t->va));
-	END(t->physical, aclrtFreePhysical(t->physical));
-	END(t->va, aclrtReleaseMemAddress(t->va));
-	END(t->dev, aclrtFree(t->dev));
-	END(t->registered, aclrtHostUnregister(t->own));
-	END(t->pinned, aclrtFreeHost(t->pinned));
+	DESTROY(t->imported, aclrtIpcMemClose(t->key));
+	DESTROY(t->exported, aclrtIpcMemClose(t->key));
+	DESTROY(t->pool, aclrtMemPoolDestroy(t->pool));
+	DESTROY(t->mapped, aclrtUnmapMem(t->va));
+	DESTROY(t->physical, aclrtFreePhysical(t->physical));
+	DESTROY(t->va, aclrtReleaseMemAddress(t->va));
+	DESTROY(t->dev, aclrtFree(t->dev));
+	DESTROY(t->registered, aclrtHostUnregister(t->own));
+	DESTROY(t->pinned, aclrtFreeHost(t->pinned));
 }
 
-static void take_down(things *t)
+static void destroy_all(objects *t)
 {
 	if (t->pooled && t->s)
 		aclrtMemPoolFreeAsync(t->pooled, t->s);
-	end_streams(t);
-	END(t->count, aclrtCntNotifyDestroy(t->count));
-	END(t->alias, aclrtDestroyNotify(t->alias));
-	END(t->notify, aclrtDestroyNotify(t->notify));
-	END(t->opened, aclrtDestroyEvent(t->opened));
-	END(t->ipc, aclrtDestroyEvent(t->ipc));
-	END(t->e, aclrtDestroyEvent(t->e));
-	end_memory(t);
-	END(t->set, aclrtResetDevice(0));
-	END(t->init, aclFinalize());
-	END(t->on_stream, aclrtRegStreamStateCallback("another name that is longer than that", nullptr, nullptr));
-	END(t->on_device, aclrtRegDeviceStateCallback("a name that no text keeps within itself", nullptr, nullptr));
-	END(t->on_end, aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end));
-	END(t->on_init, aclInitCallbackUnRegister(ACL_REG_TYPE_OTHER, on_init));
+	destroy_streams(t);
+	DESTROY(t->count, aclrtCntNotifyDestroy(t->count));
+	DESTROY(t->alias, aclrtDestroyNotify(t->alias));
+	DESTROY(t->notify, aclrtDestroyNotify(t->notify));
+	DESTROY(t->opened, aclrtDestroyEvent(t->opened));
+	DESTROY(t->ipc, aclrtDestroyEvent(t->ipc));
+	DESTROY(t->e, aclrtDestroyEvent(t->e));
+	destroy_memory(t);
+	DESTROY(t->set, aclrtResetDevice(0));
+	DESTROY(t->init, aclFinalize());
+	DESTROY(t->on_stream, aclrtRegStreamStateCallback("another name that is too long for it", nullptr, nullptr));
+	DESTROY(t->on_device, aclrtRegDeviceStateCallback("a name too long for a short string", nullptr, nullptr));
+	DESTROY(t->on_finalize, aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_finalize));
+	DESTROY(t->on_init, aclInitCallbackUnRegister(ACL_REG_TYPE_OTHER, on_init));
 }
 
-/* Memory that was not there is told as that. */
-static void check_told(const things &t, aclError err)
+/* An error has a text, and a failed allocation is reported as lack of memory. */
+static void check_error(const objects &t, aclError err)
 {
 	const char *text = aclGetRecentErrMsg();
 
 	if (err && !text)
 		print_error("error %d without a text\n", err);
 	assert_true(!err || text);
-	if (err && t.wants_memory && err != ACL_ERROR_RT_MEMORY_ALLOCATION && err != ACL_ERROR_BAD_ALLOC) {
-		print_error("no memory, told as: %s\n", text);
+	if (err && t.out_of_memory && err != ACL_ERROR_RT_MEMORY_ALLOCATION && err != ACL_ERROR_BAD_ALLOC) {
+		print_error("no memory, reported as: %s\n", text);
 		assert_true(false);
 	}
 }
 
-static int acl_way(call c, long n)
+static int acl_scenario(call c, long n)
 {
-	things t;
+	objects t;
 
-	t.wants_memory = c == call::memory || c == call::all_memory;
+	t.out_of_memory = c == call::memory || c == call::all_memory;
 	memcpy(t.own, own_bytes.data(), size);
 	memset(t.plain, 0, size);
 	aclGetRecentErrMsg();
 	arm(c, n);
-	const aclError err = go(&t);
-	check_told(t, err);
-	take_down(&t);
+	const aclError err = run_all(&t);
+	check_error(t, err);
+	destroy_all(&t);
 	disarm();
-	/*
-	 * Whoever asked to be told, was: twice at the opening of the device and at its end, at each stream's
-	 * making and end.
-	 */
-	assert_int_equal(t.heard.inits, t.init);
-	assert_int_equal(t.heard.ends, t.init);
-	assert_true(!t.set || t.heard.devices == 4);
-	assert_int_equal(t.heard.streams, 2 * (bool(t.s) + bool(t.gated)));
+	/* Two calls each at the device's open and close, one each at a stream's creation and destruction. */
+	assert_int_equal(t.called.inits, t.init);
+	assert_int_equal(t.called.finalizes, t.init);
+	assert_true(!t.set || t.called.devices == 4);
+	assert_int_equal(t.called.streams, 2 * (bool(t.s) + bool(t.gated)));
 	return err ? err : t.end;
 }
 
@@ -345,5 +340,5 @@ int main()
 		return 1;
 	snprintf(config, sizeof(config), "/proc/self/fd/%d", fd);
 	own_bytes = random_bytes(size, 5);
-	return main_with("failing calls, ACL", acl_way);
+	return main_with("failing calls, ACL", acl_scenario);
 }

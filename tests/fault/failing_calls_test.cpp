@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every failing call on a way through lib/core: open, pin, register, copy, wait for words, have calls made, close. */
+/* Every failing call of a scenario in lib/core: open, pin, register, copy, waits for words, host functions, close. */
 #include "driver/base/clock.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
@@ -15,29 +15,29 @@ using test::ptr;
 using namespace test::failing;
 
 static constexpr u64 size = 16 * KiB;
-static constexpr u64 longest = 20000; /* ms */
+static constexpr u64 timeout_ms = 20000;
 
-/* What each way copies: made once, for all children, too. */
+/* The data that each run copies; created once, for all children, too. */
 static std::vector<u8> own_bytes, plain_bytes;
 
-struct things {
+struct objects {
 	device *dev = nullptr;
 	stream *s = nullptr;
 	event *e = nullptr;
 	void *pinned = nullptr;
 	u64 mem = 0;
 	bool registered = false;
-	u8 *own = static_cast<u8 *>(aligned_alloc(4096, size));
-	u8 *plain = static_cast<u8 *>(malloc(size));
+	u8 *own = static_cast<u8 *>(aligned_alloc(4096, size)); /* is registered */
+	u8 *plain = static_cast<u8 *>(malloc(size));            /* stays pageable */
 
-	~things()
+	~objects()
 	{
 		free(own);
 		free(plain);
 	}
 };
 
-static int set_up(things *t)
+static int set_up(objects *t)
 {
 	stream_options opt;
 	int err = device_get(0, &t->dev);
@@ -61,10 +61,10 @@ static const u64 open_gate = 1;
 
 static void no_call(void *) {}
 
-/* own → device → pinned, waiting asleep; then pageable → device → own. */
-static int copies(things *t)
+/* own → device → pinned with a sleeping wait; then plain → device → own. */
+static int copies(objects *t)
 {
-	const deadline until = deadline::in_ms(longest);
+	const deadline until = deadline::in_ms(timeout_ms);
 	int err = copy_async(t->s, ptr(t->mem), t->own, size);
 
 	if (!err)
@@ -88,30 +88,30 @@ static int copies(things *t)
 	return err;
 }
 
-static int take_down(things *t)
+static int destroy(objects *t)
 {
 	int err = 0;
-	auto keep = [&err](int e) { err = err ? err : e; };
+	auto note_error = [&err](int e) { err = err ? err : e; };
 
 	if (t->e)
-		keep(event_destroy(t->e));
+		note_error(event_destroy(t->e));
 	if (t->mem)
-		keep(device_free(t->mem));
+		note_error(device_free(t->mem));
 	if (t->registered)
-		keep(host_unregister(t->own));
+		note_error(host_unregister(t->own));
 	if (t->pinned)
-		keep(host_free(t->pinned));
+		note_error(host_free(t->pinned));
 	if (t->s)
-		keep(stream_destroy(t->s));
+		note_error(stream_destroy(t->s));
 	if (t->dev)
 		device_put(t->dev);
 	return err;
 }
 
-/* The first error; what was made is unmade in any case.  The n-th of the calls fails on the way. */
-static int core_way(call c, long n)
+/* Returns the first error; all objects are destroyed in any case. */
+static int core_scenario(call c, long n)
 {
-	things t;
+	objects t;
 
 	memcpy(t.own, own_bytes.data(), size);
 	memcpy(t.plain, plain_bytes.data(), size);
@@ -124,7 +124,7 @@ static int core_way(call c, long n)
 		print_error("error %d without a text\n", err);
 	assert_true(!err || *error_text());
 	assert_true(err <= 0);
-	const int end = take_down(&t);
+	const int end = destroy(&t);
 	disarm();
 	return err ? err : end;
 }
@@ -133,5 +133,5 @@ int main()
 {
 	own_bytes = random_bytes(size, 5);
 	plain_bytes = random_bytes(size, 6);
-	return main_with("failing calls", core_way);
+	return main_with("failing calls", core_scenario);
 }

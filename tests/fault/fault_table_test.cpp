@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fault table: fault × path × wait mode, over the embedded device and over
- * one in a process of its own.  For each cell: what the caller hears, after how
- * long, the state after it, and what stays behind.  A copy that was accepted
- * either lands whole or is reported; nothing hangs; the same device goes on
- * afterwards, by itself or after resets (or, once lost, opens again); and no
- * descriptor and no mapping stays.
+ * The fault table: fault × path × wait mode, on the embedded device and on one
+ * in a process.  Each cell has the result that the caller gets, the time until
+ * then, the state of the device after it, and what was leaked.  An accepted copy
+ * is complete or reported; nothing hangs; afterwards the same device works, by
+ * itself or after resets (or is opened again if it was lost); and no file
+ * descriptor and no mapping is leaked.
  *
- * Nearly all of a cell's time is waiting: several workers, processes of this
- * program's own, take the cells in turn.
+ * A cell mostly waits, so several worker processes run the cells in turn.
  * Run as: fault-table (USDMA_SIM names the device program).
  */
 #include "driver/vfio/device.h"
@@ -36,70 +35,70 @@ static const char *const mode_names[] = {"poll", "interrupt", "hybrid"};
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
-/* What the caller hears, and what the device is afterwards. */
+/* What the caller gets, and the state of the device afterwards. */
 enum class after : u8 {
-	whole,       /* nothing: the data is there */
-	told,        /* an error; the device goes on, once the fault is over */
-	recovered,   /* an error; resets have brought it back, though nobody took the fault away */
-	given_up,    /* errors until it is lost; it opens again */
-	gone,        /* ENODEV; it opens again */
-	quiet,       /* told or whole: the reason is one that the driver may take for its own doing */
-	gone_late,   /* an error, or nothing yet if the answer was of no use to anybody; lost; it opens again */
-	unanswered,  /* an error, or nothing yet; lost only where nobody can tell whether it was done */
-	gone_or_not, /* as gone_late, or nothing: not every answer can be spoilt in this way */
+	whole,             /* no error: the data is complete */
+	reported,          /* an error; the device works again without the fault */
+	recovered,         /* an error; resets recover the device although the fault stays */
+	given_up,          /* errors until the device is lost; it opens again */
+	lost,              /* -ENODEV; it opens again */
+	whole_or_reported, /* the driver may take this fault for its own action and retry */
+	lost_late,         /* an error, or none if the reply was not needed; lost; it opens again */
+	lost_if_unsure,    /* an error or none; lost only if it is unknown whether the request was executed */
+	maybe_lost,        /* as lost_late, or no error: some replies cannot be damaged in this manner */
 };
-/* Where the fault strikes. */
+/* The scope in which the fault is injected. */
 enum class on : u8 {
-	work,     /* the work of a path whose stream and memory are there */
-	messages, /* making its stream and mapping its memory as well: a wait mode means nothing to that */
+	work,     /* the copies of a path, whose stream and memory exist already */
+	messages, /* also the creation of its stream and its mappings, which depend on no wait mode */
 	each,     /* as messages, once for each number k in the rules */
-	process,  /* the work, and the device is a process */
+	process,  /* as work, on the device in a process */
 };
-/* Which cells the fault must come to; in the others it may have nothing to strike, and the table says so. */
-enum class sure : u8 { all, asleep /* who polls asks for no interrupts */, batch /* which has the most descriptors */ };
+/* The cells in which the fault must strike; in the others it may not, and the table says so. */
+enum class coverage : u8 { all, asleep /* only sleepers use interrupts */, batch /* the most descriptors */ };
 struct fault_case {
 	const char *rules;
 	after what;
 	on where = on::work;
-	sure comes = sure::all;
+	coverage must_strike = coverage::all;
 };
 static const fault_case cases[] = {
-	{"fail@1", after::told},
-	{"fail@1/bad-op", after::told},
-	{"fail@1/bad-length", after::told},
-	{"fail@2/src-unmapped", after::told},
-	{"fail@1/dst-unmapped", after::told},
-	{"fail@1/src-denied", after::told},
-	{"fail@2/dst-denied", after::told},
-	{"fail@1/unaligned", after::told},
-	{"fail@1/timeout", after::told},
-	{"fail@1/bad-tag", after::told},
-	{"fail@1/transfer", after::told},
-	{"fail@2/stopped", after::quiet},
-	{"fail@1/lost", after::told},
-	{"fail@2/reset", after::told},
+	{"fail@1", after::reported},
+	{"fail@1/bad-op", after::reported},
+	{"fail@1/bad-length", after::reported},
+	{"fail@2/src-unmapped", after::reported},
+	{"fail@1/dst-unmapped", after::reported},
+	{"fail@1/src-denied", after::reported},
+	{"fail@2/dst-denied", after::reported},
+	{"fail@1/unaligned", after::reported},
+	{"fail@1/timeout", after::reported},
+	{"fail@1/bad-tag", after::reported},
+	{"fail@1/transfer", after::reported},
+	{"fail@2/stopped", after::whole_or_reported},
+	{"fail@1/lost", after::reported},
+	{"fail@2/reset", after::reported},
 	{"slow@1/20000", after::whole},
-	{"slow@1/600000", after::whole}, /* beyond USDMA_HANG_MS: slow is not dead */
-	{"drop-irq%1", after::whole, on::work, sure::asleep},
-	{"drop-irq@1", after::whole, on::work, sure::asleep},
+	{"slow@1/600000", after::whole}, /* longer than USDMA_HANG_MS, but not a hang */
+	{"drop-irq%1", after::whole, on::work, coverage::asleep},
+	{"drop-irq@1", after::whole, on::work, coverage::asleep},
 	{"drop-record@1", after::whole},
-	{"drop-record%2+drop-irq%2", after::whole, on::work, sure::batch},
-	{"drop-record~900000", after::whole, on::work, sure::batch}, /* records come late */
+	{"drop-record%2+drop-irq%2", after::whole, on::work, coverage::batch},
+	{"drop-record~900000", after::whole, on::work, coverage::batch}, /* records come late */
 	{"hang@1", after::recovered},
 	{"hang@1/device", after::recovered},
 	{"hang@1/for-good", after::given_up},
-	{"refuse-map@1", after::told, on::messages},
-	{"reply@1/drop", after::unanswered, on::messages}, /* takes as long as an answer may, 5 s */
-	{"reply@9/wrong-id", after::unanswered, on::messages},
-	{"reply@k/close", after::gone_late, on::each}, /* disconnects at message k */
-	{"reply@k/short", after::gone_or_not, on::each},
-	{"reply@k/long", after::gone_late, on::each},
-	{"reply@k/garbage", after::gone_late, on::each},
-	{"vanish@1", after::gone},
-	{"vanish@2", after::gone, on::process}, /* the process lives on and serves again */
-	{"die@1", after::gone, on::process},
-	{"die@2", after::gone, on::process},
-	{"die@4", after::gone, on::process, sure::batch},
+	{"refuse-map@1", after::reported, on::messages},
+	{"reply@1/drop", after::lost_if_unsure, on::messages}, /* takes the reply timeout, 5 s */
+	{"reply@9/wrong-id", after::lost_if_unsure, on::messages},
+	{"reply@k/close", after::lost_late, on::each}, /* disconnects at message k */
+	{"reply@k/short", after::maybe_lost, on::each},
+	{"reply@k/long", after::lost_late, on::each},
+	{"reply@k/garbage", after::lost_late, on::each},
+	{"vanish@1", after::lost},
+	{"vanish@2", after::lost, on::process}, /* the process serves again */
+	{"die@1", after::lost, on::process},
+	{"die@2", after::lost, on::process},
+	{"die@4", after::lost, on::process, coverage::batch},
 };
 static constexpr unsigned case_count = sizeof(cases) / sizeof(*cases);
 static constexpr unsigned wait_modes = 3;
@@ -127,8 +126,8 @@ static void serve()
 	assert_true(sim > 0);
 }
 
-/* It was killed by the fault, not by us. */
-static void come_back()
+/* The fault has killed the process. */
+static void restart_killed()
 {
 	int status;
 
@@ -143,10 +142,10 @@ struct cell {
 	const fault_case &f;
 	const path &p;
 	wait_mode mode;
-	/* What is said of it. */
-	std::string heard, state, wrong = {};
+	/* The results. */
+	std::string result, state, failure = {};
 	u64 us = 0;
-	unsigned met = 0; /* times that the fault struck */
+	unsigned struck = 0; /* runs in which the fault struck */
 };
 
 static unsigned slot_of(const cell &c)
@@ -157,40 +156,41 @@ static unsigned slot_of(const cell &c)
 static void inject(setting *t, const cell &c, const std::string &rules)
 {
 	if (c.f.where == on::process)
-		assert_non_null(strstr(tell_sim(folder + "/ctl", rules.empty() ? "clear" : "faults " + rules).c_str(),
-				       "\"ok\": true"));
+		assert_non_null(
+			strstr(send_control_line(folder + "/ctl", rules.empty() ? "clear" : "faults " + rules).c_str(),
+			       "\"ok\": true"));
 	else
 		ok(t->dev->eng->transport().inject(rules));
 }
 
-/* The device left its client, or was killed: asking it is no use, and needless. */
+/* A device that closed the connection or was killed cannot be queried. */
 static bool has_struck(setting *t, const cell &c)
 {
-	std::string said;
+	std::string output;
 
 	if (t->dev->lost())
 		return true;
 	if (c.f.where == on::process)
-		said = tell_sim(folder + "/ctl", "state");
+		output = send_control_line(folder + "/ctl", "state");
 	else
-		ok(t->dev->eng->transport().injected(&said));
-	const size_t at = said.find("struck");
-	const std::string count = at == said.npos ? "" : said.substr(said.find_first_of("0123456789", at));
+		ok(t->dev->eng->transport().injected(&output));
+	const size_t at = output.find("struck");
+	const std::string count = at == output.npos ? "" : output.substr(output.find_first_of("0123456789", at));
 
 	return atoi(count.c_str()) > 0;
 }
 
-/* The first thing that is wrong with a cell is what is told of it. */
-static void blame(cell *c, const std::string &what)
+/* Only the first failure of a cell is reported. */
+static void set_failure(cell *c, const std::string &what)
 {
-	if (c->wrong.empty())
-		c->wrong = what;
+	if (c->failure.empty())
+		c->failure = what;
 }
 
-static bool must_meet(const cell &c)
+static bool is_required(const cell &c)
 {
-	return c.f.comes == sure::all ||
-	       (c.f.comes == sure::asleep ? c.mode == wait_mode::interrupt : !strcmp(c.p.name, "batch"));
+	return c.f.must_strike == coverage::all ||
+	       (c.f.must_strike == coverage::asleep ? c.mode == wait_mode::interrupt : !strcmp(c.p.name, "batch"));
 }
 
 static void add_word(std::string *to, const char *word)
@@ -199,34 +199,34 @@ static void add_word(std::string *to, const char *word)
 		*to += (to->empty() ? "" : " or ") + std::string(word);
 }
 
-static void note(cell *c, int err, u64 us)
+static void add_result(cell *c, int err, u64 us)
 {
-	add_word(&c->heard, err ? strerror(-err) : "lands whole");
+	add_word(&c->result, err ? strerror(-err) : "lands whole");
 	c->us = std::max(c->us, us);
-	c->met++;
+	c->struck++;
 }
 
 static bool may_be_whole(after what)
 {
-	return what != after::told && what != after::recovered && what != after::given_up && what != after::gone;
+	return what != after::reported && what != after::recovered && what != after::given_up && what != after::lost;
 }
 
-/* What was heard against what must be; silence is an end without an error and without the data. */
-static void judge(cell *c, setting *t, int err, u64 us)
+/* Compares the result with the expected one; "silent": no error although data is missing. */
+static void check_result(cell *c, setting *t, int err, u64 us)
 {
 	const after what = c->f.what;
 
 	if (us > 15 * ns_per_s / ns_per_us)
-		blame(c, "hang");
+		set_failure(c, "hang");
 	if (!err && !is_whole(t))
-		blame(c, "silent");
+		set_failure(c, "silent");
 	if (err ? what == after::whole : !may_be_whole(what))
-		blame(c, "unexpected");
-	if ((what == after::gone && err != -ENODEV) || (what == after::gone_late && !t->dev->lost()))
-		blame(c, "not lost");
+		set_failure(c, "unexpected");
+	if ((what == after::lost && err != -ENODEV) || (what == after::lost_late && !t->dev->lost()))
+		set_failure(c, "not lost");
 }
 
-/* -EAGAIN: the fault does not come to this path. */
+/* -EAGAIN: the fault does not strike on this path. */
 static int strike(setting *t, cell *c, const std::string &rules)
 {
 	memset(t->out, 0, path_size);
@@ -237,119 +237,119 @@ static int strike(setting *t, cell *c, const std::string &rules)
 
 	if (!has_struck(t, *c)) {
 		if (err || !is_whole(t))
-			blame(c, "fails without a fault");
+			set_failure(c, "fails although no fault struck");
 		return -EAGAIN;
 	}
-	judge(c, t, err, us);
-	note(c, err, us);
+	check_result(c, t, err, us);
+	add_result(c, err, us);
 	return err;
 }
 
-/* Without faults, or after what recovered them, the path is whole. */
-static void goes_on(setting *t, cell *c)
+/* Without faults, or after a recovery, the path copies everything. */
+static void check_works(setting *t, cell *c)
 {
 	stream_sync(t->s, soon());
 	memset(t->out, 0, path_size);
 	error_clear();
 	if (c->p.run(t) || !is_whole(t))
-		blame(c, std::string("does not go on: ") + error_text());
+		set_failure(c, std::string("does not work afterwards: ") + error_text());
 }
 
-/* A reset of the device comes after one of the channel did not help: whoever tried in between hears of that too. */
-static void is_recovered(setting *t, cell *c)
+/* The device is reset if a channel reset did not help: copies in between fail as well. */
+static void check_recovered(setting *t, cell *c)
 {
 	int err = -EIO;
 
 	for (int i = 0; i < 3 && err == -EIO; i++)
 		err = c->p.run(t);
 	if (err)
-		blame(c, "is not cured");
-	goes_on(t, c);
+		set_failure(c, "is not recovered");
+	check_works(t, c);
 }
 
-/* Resets did not help for good: within a few tries it is lost. */
-static void ends_lost(setting *t, cell *c)
+/* Resets do not help: the device is lost within a few tries. */
+static void check_given_up(setting *t, cell *c)
 {
 	int err = 0;
 
 	for (int i = 0; i < 8 && err != -ENODEV; i++) {
 		err = c->p.run(t);
 		if (!err)
-			blame(c, "works while it hangs for good");
+			set_failure(c, "works while it hangs for good");
 	}
 	if (err != -ENODEV)
-		blame(c, "is not given up");
+		set_failure(c, "is not given up");
 }
 
-static void open_again(cell *c)
+static void reopen(cell *c)
 {
 	setting t;
 
 	if (!strncmp(c->f.rules, "die", 3))
-		come_back();
+		restart_killed();
 	if (c->f.where == on::process)
 		inject(nullptr, *c, "");
 	set_up(&t, slot_of(*c), peer_slot, c->mode);
-	goes_on(&t, c);
+	check_works(&t, c);
 	tear_down(&t);
 }
 
-/* False: the fault did not come to this path. */
-static bool once(cell *c, const std::string &rules)
+/* False: the fault did not strike on this path. */
+static bool run_once(cell *c, const std::string &rules)
 {
 	setting t;
 
 	set_up(&t, slot_of(*c), peer_slot, c->mode);
-	const bool met = strike(&t, c, rules) != -EAGAIN;
-	if (met && c->f.what == after::given_up)
-		ends_lost(&t, c);
-	if (met && c->f.what == after::recovered)
-		is_recovered(&t, c);
+	const bool struck = strike(&t, c, rules) != -EAGAIN;
+	if (struck && c->f.what == after::given_up)
+		check_given_up(&t, c);
+	if (struck && c->f.what == after::recovered)
+		check_recovered(&t, c);
 	const bool lost = t.dev->lost();
 	if (lost) {
 		if (copy_sync(t.dev, ptr(t.d), t.in, path_size, soon()) != -ENODEV)
-			blame(c, "does not say that it is lost");
+			set_failure(c, "does not report that it is lost");
 	} else {
 		inject(&t, *c, "");
-		goes_on(&t, c);
+		check_works(&t, c);
 	}
 	tear_down(&t);
 	if (lost)
-		open_again(c);
-	if (met)
+		reopen(c);
+	if (struck)
 		add_word(&c->state, lost ? "lost, opens again" : "goes on");
-	return met;
+	return struck;
 }
 
-/* Each message from the first to the last. */
-static void at_each(cell *c)
+/* Runs once for each message of the path. */
+static void run_each_message(cell *c)
 {
 	const std::string text = c->f.rules;
 	const size_t at = text.find("@k");
 	unsigned k = 1;
 
-	while (k < 200 && once(c, text.substr(0, at + 1) + std::to_string(k) + text.substr(at + 2)))
+	while (k < 200 && run_once(c, text.substr(0, at + 1) + std::to_string(k) + text.substr(at + 2)))
 		k++;
-	if (c->met)
-		c->heard += " (k = 1 to " + std::to_string(k - 1) + ")";
+	if (c->struck)
+		c->result += " (k = 1 to " + std::to_string(k - 1) + ")";
 }
 
-/* One line, which table.py reads. */
-static void say(const cell &c, const char *stays)
+/* Prints the line that table.py reads. */
+static void print_cell(const cell &c, const char *leaks)
 {
 	fprintf(stderr, "# %-26s %-10s %-9s %s, %llu us; %s; %s\n", c.f.rules, c.p.name,
-		by_messages(c.f) ? "any" : mode_names[int(c.mode)], c.met ? c.heard.c_str() : "does not come here",
-		static_cast<unsigned long long>(c.us), c.met ? c.state.c_str() : "goes on",
-		!c.wrong.empty() ? c.wrong.c_str() :
-		*stays           ? "LEAK" :
-				   "nothing stays");
-	if (*stays)
-		fprintf(stderr, "%s\n", stays);
+		by_messages(c.f) ? "any" : mode_names[int(c.mode)], c.struck ? c.result.c_str() : "not struck",
+		static_cast<unsigned long long>(c.us), c.struck ? c.state.c_str() : "goes on",
+		!c.failure.empty() ? c.failure.c_str() :
+		*leaks             ? "LEAK" :
+				     "nothing left");
+	if (*leaks)
+		fprintf(stderr, "%s\n", leaks);
 }
 
 /*
- * What is made once in a process is there before anything is counted, and so is what a kind of device keeps for the
- * next of its kind: pinned memory that a server of another process had is not used again once its device is closed.
+ * Allocates what exists once in a process, or is cached for the next device of this kind, before leaks are counted.
+ * Pinned memory that was shared with a server in another process is not reused after its device is closed.
  */
 static void warm_up(unsigned slot)
 {
@@ -368,47 +368,47 @@ static void warm_up(unsigned slot)
 	}
 }
 
-/* By default each fault meets each path in one wait mode; USDMA_TEST_SCALE=2: in all of them. */
-static bool is_wanted(const cell &c, unsigned number)
+/* By default each fault runs on each path in one wait mode; with USDMA_TEST_SCALE=2 in all of them. */
+static bool is_selected(const cell &c, unsigned number)
 {
 	if (by_messages(c.f))
 		return c.mode == wait_mode::hybrid;
 	return scale() > 1 || number % wait_modes == number / wait_modes % wait_modes;
 }
 
-static bool cell_is_good(unsigned number)
+static bool run_cell(unsigned number)
 {
 	cell c = {cases[number / wait_modes / path_count], paths[number / wait_modes % path_count],
 		  wait_mode(number % wait_modes)};
 
-	if (!is_wanted(c, number))
+	if (!is_selected(c, number))
 		return true;
 	warm_up(slot_of(c));
 	const level before;
 	if (c.f.where == on::each)
-		at_each(&c);
+		run_each_message(&c);
 	else
-		/* Work that is done before its waiter has lain down needs no interrupt: chance, and rare. */
-		for (int tries = 0; tries < 20 && !once(&c, c.f.rules) && must_meet(c); tries++)
+		/* Rarely the work is done before its waiter sleeps and needs no interrupt: run it again. */
+		for (int tries = 0; tries < 20 && !run_once(&c, c.f.rules) && is_required(c); tries++)
 			;
-	if (!c.met && must_meet(c))
-		blame(&c, "the fault never came");
-	const std::string stays = what_stays(before, level());
-	say(c, stays.c_str());
-	return c.wrong.empty() && stays.empty();
+	if (!c.struck && is_required(c))
+		set_failure(&c, "the fault never struck");
+	const std::string leaks = leak_report(before, level());
+	print_cell(c, leaks.c_str());
+	return c.failure.empty() && leaks.empty();
 }
 
 /* ---- a worker ----------------------------------------------------------------------------------------- */
 
-static unsigned mine;
+static unsigned worker_number;
 
 static void share_of_cells(void **)
 {
 	unsigned bad = 0;
 
 	warm_up(process);
-	for (unsigned i = mine; i < cell_count; i += workers)
-		bad += !cell_is_good(i);
+	for (unsigned i = worker_number; i < cell_count; i += workers)
+		bad += !run_cell(i);
 	assert_int_equal(bad, 0);
 }
 
@@ -440,15 +440,15 @@ static int worker()
 	return cmocka_run_group_tests_name("a share of the fault table", tests, worker_set_up, worker_tear_down);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------------------- */
+/* ---- all workers ---------------------------------------------------------------------------------------- */
 
-struct hand {
+struct worker_process {
 	pid_t pid;
 	int from;
-	std::string said = {};
+	std::string output = {};
 };
 
-static hand start_worker(unsigned number)
+static worker_process start_worker(unsigned number)
 {
 	const std::string which = std::to_string(number);
 	int out[2];
@@ -466,43 +466,43 @@ static hand start_worker(unsigned number)
 	return {pid, out[0]};
 }
 
-/* Until all have closed their ends. */
-static void listen(std::vector<hand> &hands)
+/* Reads the output of all workers until they have closed their pipes. */
+static void read_outputs(std::vector<worker_process> &running)
 {
 	char buf[4096];
 
-	for (size_t open = hands.size(); open;) {
+	for (size_t open = running.size(); open;) {
 		std::vector<pollfd> p;
 
-		for (const hand &h : hands)
+		for (const worker_process &h : running)
 			p.push_back({h.from, POLLIN, 0});
 		assert_true(poll(p.data(), p.size(), -1) > 0);
-		for (size_t i = 0; i < hands.size(); i++) {
+		for (size_t i = 0; i < running.size(); i++) {
 			if (!p[i].revents)
 				continue;
-			const ssize_t n = read(hands[i].from, buf, sizeof(buf));
+			const ssize_t n = read(running[i].from, buf, sizeof(buf));
 			if (n > 0) {
-				hands[i].said.append(buf, size_t(n));
+				running[i].output.append(buf, size_t(n));
 				continue;
 			}
-			close(hands[i].from);
-			hands[i].from = -1; /* poll passes it over */
+			close(running[i].from);
+			running[i].from = -1; /* ignored by poll */
 			open--;
 		}
 	}
 }
 
-/* Cells in the order of the table, whoever had them. */
-static void print_cells(const std::vector<hand> &hands)
+/* Prints the cells of all workers in the order of the table. */
+static void print_cells(const std::vector<worker_process> &running)
 {
 	std::map<std::string, size_t> at;
 	std::multimap<size_t, std::string> lines;
 
 	for (size_t i = 0; i < case_count; i++)
 		at.emplace(cases[i].rules, i);
-	for (const hand &h : hands)
-		for (size_t from = 0, to; (to = h.said.find('\n', from)) != h.said.npos; from = to + 1) {
-			const std::string line = h.said.substr(from, to - from);
+	for (const worker_process &h : running)
+		for (size_t from = 0, to; (to = h.output.find('\n', from)) != h.output.npos; from = to + 1) {
+			const std::string line = h.output.substr(from, to - from);
 			const auto it = line.rfind("# ", 0) ? at.end() : at.find(line.substr(2, line.find(' ', 2) - 2));
 
 			if (it != at.end())
@@ -514,20 +514,20 @@ static void print_cells(const std::vector<hand> &hands)
 
 static void table(void **)
 {
-	std::vector<hand> hands;
+	std::vector<worker_process> running;
 	unsigned bad = 0;
 
 	setenv("USDMA_TEST_SEED", std::to_string(seed()).c_str(), 1);
 	for (unsigned i = 0; i < workers; i++)
-		hands.push_back(start_worker(i));
-	listen(hands);
-	print_cells(hands);
-	for (hand &h : hands) {
+		running.push_back(start_worker(i));
+	read_outputs(running);
+	print_cells(running);
+	for (worker_process &h : running) {
 		int status;
 
 		assert_int_equal(waitpid(h.pid, &status, 0), h.pid);
 		if (status)
-			fprintf(stderr, "a worker ended with status 0x%x:\n%s\n", unsigned(status), h.said.c_str());
+			fprintf(stderr, "a worker ended with status 0x%x:\n%s\n", unsigned(status), h.output.c_str());
 		bad += status != 0;
 	}
 	assert_int_equal(bad, 0);
@@ -551,9 +551,9 @@ int main(int argc, char **argv)
 
 	setenv("USDMA_HANG_MS", "250", 1);
 	setenv("USDMA_LOG", "none", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1); /* small: memory that stays shows soon, and new memory is mapped */
+	setenv("USDMA_HOST_ARENA", "1M", 1); /* small, so that a leak is visible and new memory is mapped */
 	if (argc == 3 && !strcmp(argv[1], "--share")) {
-		mine = unsigned(atoi(argv[2]));
+		worker_number = unsigned(atoi(argv[2]));
 		return worker();
 	}
 	return cmocka_run_group_tests_name("fault table", tests, nullptr, nullptr);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A correct program, usdma-sim, and a server between the two that is wrong or slow: the program is neither
- * ended nor held, and its memory stays its own.  What each wrong message does is the matter of
- * vfio-user-faults, vfio-user-hostile and fuzz-client; this is the whole library, in a few runs.
+ * A correct program, usdma-sim, and a server between the two that is faulty or slow: the program is neither killed
+ * nor blocked, and it can still write to its memory.  vfio-user-faults, vfio-user-hostile and fuzz-client test each
+ * faulty message; this test runs the whole library, in a few variants.
  * Run as: hostile_server_test (USDMA_SIM names the device program).
  */
-#include "tests/support/nosy.h"
+#include "tests/support/recording_proxy.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/refuse_call.h"
 #include "tests/support/test.h"
@@ -33,14 +33,14 @@ using namespace usdma;
 using namespace usdma::test;
 using vfio::proto::command;
 
-static constexpr u64 full = 0xfffffffffffffffe;
+static constexpr u64 max_count = 0xfffffffffffffffe;
 static constexpr int limit_ms = 60000;
 
 /* ---- the program, in a process of its own ---------------------------------------------------------------- */
 
-static const char *works_to; /* each call works to this one; "end" is the last */
-static u64 most_ms;          /* for each call */
-static bool works = true, good = true;
+static const char *last_success; /* calls succeed up to this one; "end": all do */
+static u64 max_call_ms;
+static bool must_succeed = true, good = true;
 
 template <class F> static bool step(const char *name, F call)
 {
@@ -50,8 +50,8 @@ template <class F> static bool step(const char *name, F call)
 
 	fprintf(stderr, "#   %s: %d after %llu ms%s%s\n", name, err, static_cast<unsigned long long>(took),
 		err < 0 ? ": " : "", err < 0 ? usdma_error_text() : "");
-	good &= took <= most_ms && (err >= 0 || !works);
-	works &= strcmp(name, works_to) != 0;
+	good &= took <= max_call_ms && (err >= 0 || !must_succeed);
+	must_succeed &= strcmp(name, last_success) != 0;
 	return err >= 0;
 }
 
@@ -63,17 +63,17 @@ static constexpr size_t size = 1024 * 1024;
 
 static int allocate()
 {
-	const usdma_stream_options how = {sizeof(how), USDMA_WAIT_INTERRUPT, 0, 0};
+	const usdma_stream_options options = {sizeof(options), USDMA_WAIT_INTERRUPT, 0, 0};
 	int err = usdma_host_alloc(dev, size, reinterpret_cast<void **>(&from));
 
 	if (!err)
 		err = usdma_host_alloc(dev, size, reinterpret_cast<void **>(&to));
 	if (!err)
 		err = usdma_device_alloc(dev, size, &on_device);
-	return err ? err : usdma_stream_create(dev, &how, &stream);
+	return err ? err : usdma_stream_create(dev, &options, &stream);
 }
 
-/* Between two the device has nothing to do, and sleeps. */
+/* The device is idle, and sleeps, between two lengths. */
 static int copies()
 {
 	static std::mt19937_64 gen = rng(3);
@@ -92,8 +92,8 @@ static int copies()
 	return 0;
 }
 
-/* To the test, which does what it has for this moment. */
-static void ask_to_go_on()
+/* Lets the test inject its next fault and waits for it. */
+static void wait_for_test()
 {
 	char c;
 
@@ -107,46 +107,46 @@ static int program(const char *spec, bool has_aio)
 		return 4;
 	if (step("open", [=] { return usdma_open(spec, &dev); })) {
 		if (step("allocate", allocate) && step("copies", copies)) {
-			ask_to_go_on();
+			wait_for_test();
 			step("again", copies);
-			ask_to_go_on();
+			wait_for_test();
 			step("late", copies);
-			memset(from, 1, size); /* each page of it can be written, whatever became of the device */
+			memset(from, 1, size); /* its pages can be written even if the device is lost */
 			memset(to, 2, size);
 		}
 		if (stream)
 			step("destroy", [] { return usdma_stream_destroy(stream); });
 		step("close", [] { return usdma_close(dev); });
 	}
-	return good && works == !strcmp(works_to, "end") ? 0 : 3;
+	return good && must_succeed == !strcmp(last_success, "end") ? 0 : 3;
 }
 
-/* ---- what is wrong ---------------------------------------------------------------------------------------- */
+/* ---- the faults of the server ----------------------------------------------------------------------------- */
 
-/* What the server has of the client, and what it gave in place of its own. */
-struct between {
-	bool is_late = false, spoils_files = false, bells_are_full = false;
-	std::vector<unique_fd> memory, irqs, bars;
+/* The descriptors that the server got from the client, and those that it passed on instead of the device's. */
+struct faulty_server {
+	bool is_slow = false, replaces_files = false, doorbells_full = false;
+	std::vector<unique_fd> memory, irqs, replaced_bars;
 
-	void change(nosy_message &m, bool from_client);
+	void change(proxy_message &m, bool from_client);
 };
 
-static int other_bell(bool is_full)
+static int replacement_doorbell(bool is_full)
 {
-	int ends[2];
+	int pipe_fds[2];
 
 	if (!is_full) {
-		assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-		close(ends[0]);
-		return ends[1];
+		assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+		close(pipe_fds[0]);
+		return pipe_fds[1];
 	}
 	const int fd = eventfd(0, EFD_CLOEXEC);
-	assert_int_equal(write(fd, &full, sizeof(full)), sizeof(full));
+	assert_int_equal(write(fd, &max_count, sizeof(max_count)), sizeof(max_count));
 	return fd;
 }
 
-/* Of the same length, and the server can cut it short. */
-static int other_bar(int fd, std::vector<unique_fd> *ours)
+/* A file of the same length, which the server can truncate. */
+static int replacement_bar(int fd, std::vector<unique_fd> *ours)
 {
 	const int other = memfd_create("bar", MFD_CLOEXEC);
 	struct stat st;
@@ -157,44 +157,44 @@ static int other_bar(int fd, std::vector<unique_fd> *ours)
 	return other;
 }
 
-void between::change(nosy_message &m, bool from_client)
+void faulty_server::change(proxy_message &m, bool from_client)
 {
 	const auto cmd = command(m.head().cmd);
 
 	if (from_client) {
 		for (int fd : m.fds)
 			(cmd == command::dma_map ? memory : irqs).emplace_back(dup(fd));
-		if (is_late)
-			poll(nullptr, 0, 900); /* what a slow server does */
+		if (is_slow)
+			poll(nullptr, 0, 900); /* a slow server */
 		return;
 	}
 	for (int &fd : m.fds) {
 		const int was = fd;
 
-		if (cmd == command::device_get_region_io_fds && (spoils_files || bells_are_full))
-			fd = other_bell(bells_are_full);
-		else if (cmd == command::device_get_region_info && spoils_files)
-			fd = other_bar(was, &bars);
+		if (cmd == command::device_get_region_io_fds && (replaces_files || doorbells_full))
+			fd = replacement_doorbell(doorbells_full);
+		else if (cmd == command::device_get_region_info && replaces_files)
+			fd = replacement_bar(was, &replaced_bars);
 		if (fd != was)
 			close(was);
 	}
 }
 
-static void cut_short(between &b, nosy_server &)
+static void truncate_files(faulty_server &b, recording_proxy &)
 {
-	assert_true(!b.bars.empty() && b.memory.size() >= 2);
-	for (const unique_fd &fd : b.bars)
+	assert_true(!b.replaced_bars.empty() && b.memory.size() >= 2);
+	for (const unique_fd &fd : b.replaced_bars)
 		assert_int_equal(ftruncate(fd.get(), 0), 0);
 	for (const unique_fd &fd : b.memory)
 		assert_int_equal(ftruncate(fd.get(), 0), -1);
 }
 
-static void fill_interrupts_and_leave(between &b, nosy_server &server)
+static void fill_interrupts_and_hang_up(faulty_server &b, recording_proxy &server)
 {
 	assert_true(!b.irqs.empty());
 	for (const unique_fd &fd : b.irqs) {
 		assert_int_equal(fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
-		while (write(fd.get(), &full, sizeof(full)) < 0) {
+		while (write(fd.get(), &max_count, sizeof(max_count)) < 0) {
 			u64 count;
 
 			(void)!read(fd.get(), &count, sizeof(count));
@@ -204,36 +204,36 @@ static void fill_interrupts_and_leave(between &b, nosy_server &server)
 	server.hang_up();
 }
 
-static void be_late(between &b, nosy_server &)
+static void become_slow(faulty_server &b, recording_proxy &)
 {
-	b.is_late = true;
+	b.is_slow = true;
 }
 
-struct wrong {
-	const char *name, *works_to;
-	bool is_late = false, spoils_files = false, bells_are_full = false;
-	void (*then[2])(between &, nosy_server &) = {}; /* before "again", and before "late" */
-	const char *reply_ms = "5000", *hang_ms = "10000", *most_ms = "20000";
-	bool has_aio = true; /* the program, and io_uring, which takes counts by itself */
+struct server_fault {
+	const char *name, *last_success;
+	bool is_slow = false, replaces_files = false, doorbells_full = false;
+	void (*then[2])(faulty_server &, recording_proxy &) = {}; /* before "again", and before "late" */
+	const char *reply_ms = "5000", *hang_ms = "10000", *max_ms = "20000";
+	bool has_aio = true; /* false: the program has neither aio nor io_uring */
 };
 
-static const wrong table[] = {
-	{.name = "files cut short, interrupts filled, and gone",
-	 .works_to = "again",
-	 .spoils_files = true,
-	 .then = {cut_short, fill_interrupts_and_leave}},
-	{.name = "doorbells full, and blocking", .works_to = "allocate", .bells_are_full = true, .hang_ms = "500"},
-	{.name = "doorbells full, interrupts filled, and gone, without aio",
-	 .works_to = "again",
-	 .bells_are_full = true,
-	 .then = {nullptr, fill_interrupts_and_leave},
+static const server_fault table[] = {
+	{.name = "files truncated, interrupts filled, connection closed",
+	 .last_success = "again",
+	 .replaces_files = true,
+	 .then = {truncate_files, fill_interrupts_and_hang_up}},
+	{.name = "doorbells full and blocking", .last_success = "allocate", .doorbells_full = true, .hang_ms = "500"},
+	{.name = "doorbells full, interrupts filled, connection closed, without aio",
+	 .last_success = "again",
+	 .doorbells_full = true,
+	 .then = {nullptr, fill_interrupts_and_hang_up},
 	 .has_aio = false},
-	{.name = "slow at opening", .works_to = "", .is_late = true, .reply_ms = "1000", .most_ms = "12000"},
+	{.name = "slow at opening", .last_success = "", .is_slow = true, .reply_ms = "1000", .max_ms = "12000"},
 	{.name = "slow at closing",
-	 .works_to = "destroy",
-	 .then = {nullptr, be_late},
+	 .last_success = "destroy",
+	 .then = {nullptr, become_slow},
 	 .reply_ms = "1000",
-	 .most_ms = "12000"},
+	 .max_ms = "12000"},
 };
 
 /* ---- the test --------------------------------------------------------------------------------------------- */
@@ -241,13 +241,13 @@ static const wrong table[] = {
 static std::string folder;
 static pid_t sim;
 
-struct running {
+struct program_process {
 	pid_t pid;
 	unique_fd go, says;
 };
 
-/* A device that is lost keeps its thread until its server has ended: to TSan that is a leak. */
-static void become_the_program(const wrong &w, const std::string &path)
+/* A lost device retains its thread until its server has ended, which TSan counts as a leak. */
+static void exec_program(const server_fault &w, const std::string &path)
 {
 	const char *const tsan = getenv("TSAN_OPTIONS");
 
@@ -256,12 +256,12 @@ static void become_the_program(const wrong &w, const std::string &path)
 	if (!w.has_aio)
 		setenv("USDMA_IO_URING", "0", 1);
 	setenv("TSAN_OPTIONS", (std::string(tsan ? tsan : "") + ":report_thread_leaks=0").c_str(), 1);
-	execl("/proc/self/exe", "program", ("vfio-user:" + path).c_str(), w.works_to, w.most_ms,
+	execl("/proc/self/exe", "program", ("vfio-user:" + path).c_str(), w.last_success, w.max_ms,
 	      w.has_aio ? nullptr : "without aio", nullptr);
 	_exit(127);
 }
 
-static running start(const wrong &w, const std::string &path)
+static program_process start(const server_fault &w, const std::string &path)
 {
 	int in[2], out[2];
 
@@ -270,7 +270,7 @@ static running start(const wrong &w, const std::string &path)
 	if (pid == 0) {
 		dup2(in[0], STDIN_FILENO);
 		dup2(out[1], STDOUT_FILENO);
-		become_the_program(w, path);
+		exec_program(w, path);
 	}
 	close(in[0]);
 	close(out[1]);
@@ -279,20 +279,20 @@ static running start(const wrong &w, const std::string &path)
 
 static void run(void **state)
 {
-	const wrong &w = *static_cast<const wrong *>(*state);
+	const server_fault &w = *static_cast<const server_fault *>(*state);
 	const std::string path = folder + "/between";
-	between b;
+	faulty_server b;
 	char c;
 
-	b.is_late = w.is_late;
-	b.spoils_files = w.spoils_files;
-	b.bells_are_full = w.bells_are_full;
-	nosy_server server(path, folder + "/dev", [&b](nosy_message &m, bool up) { b.change(m, up); });
-	running p = start(w, path);
+	b.is_slow = w.is_slow;
+	b.replaces_files = w.replaces_files;
+	b.doorbells_full = w.doorbells_full;
+	recording_proxy server(path, folder + "/dev", [&b](proxy_message &m, bool up) { b.change(m, up); });
+	program_process p = start(w, path);
 	for (auto *then : w.then)
 		if (read(p.says.get(), &c, 1) == 1) {
 			if (then)
-				server.while_nothing_passes([&] { then(b, server); });
+				server.with_forwarding_paused([&] { then(b, server); });
 			assert_int_equal(write(p.go.get(), "g", 1), 1);
 		}
 	int status;
@@ -323,9 +323,9 @@ int main(int argc, char **argv)
 	CMUnitTest tests[std::size(table)] = {};
 
 	if (argc >= 4) {
-		works_to = argv[2];
-		most_ms = strtoull(argv[3], nullptr, 10);
-		works = *works_to;
+		last_success = argv[2];
+		max_call_ms = strtoull(argv[3], nullptr, 10);
+		must_succeed = *last_success;
 		return program(argv[1], argc == 4);
 	}
 	for (size_t i = 0; i < std::size(table); i++) {
@@ -333,7 +333,7 @@ int main(int argc, char **argv)
 		tests[i].test_func = run;
 		tests[i].setup_func = set_up;
 		tests[i].teardown_func = tear_down;
-		tests[i].initial_state = const_cast<wrong *>(&table[i]);
+		tests[i].initial_state = const_cast<server_fault *>(&table[i]);
 	}
 	return cmocka_run_group_tests_name("hostile servers", tests, nullptr, nullptr);
 }

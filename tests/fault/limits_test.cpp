@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a process may not have: memory, addresses, descriptors.  Each is an error that names its limit, on a device in
- * this process and on one of another, and never a signal.  Run as: limits_test (USDMA_SIM names the device program).
+ * Limits of a process: memory, addresses, descriptors.  Each is reported as an error that names the limit, never as a
+ * signal, on an embedded device and on one in a process.  Run as: limits_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
@@ -40,7 +40,7 @@ static std::string backends[2] = {"sim:mem=2G", ""};
 		}                                                                                                      \
 	} while (0)
 
-/* In a child, which is not the first to have used the library. */
+/* Runs it in a child, whose failure fails the test. */
 static void in_child(const std::function<void()> &run)
 {
 	int status = 0;
@@ -96,7 +96,7 @@ static void more_than_the_machine_has(void **)
 	});
 }
 
-/* A group below our own; "": there can be none here. */
+/* Creates a group below our own; "": not possible here. */
 static std::string make_group(size_t limit_bytes)
 {
 	std::ifstream groups("/proc/self/cgroup");
@@ -179,7 +179,7 @@ static void a_limit_on_addresses(void **)
 
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
-/* More threads than the device has interrupts, each asleep for a stream of its own. */
+/* More threads than the device has interrupts, each sleeping on its own stream. */
 static void sleep_in_all(usdma_device *dev, unsigned n)
 {
 	std::vector<std::thread> all;
@@ -203,7 +203,7 @@ static void sleep_in_all(usdma_device *dev, unsigned n)
 		t.join();
 }
 
-static void a_device_takes_few(void **)
+static void device_uses_few_descriptors(void **)
 {
 	on_each([] {
 		const unsigned before = open_fds();
@@ -226,11 +226,11 @@ static void many_devices(void **)
 	for (unsigned i = 1; i < 8; i++)
 		eight += "," + one;
 	setenv("USDMA_DEVICES", eight.c_str(), 1);
-	for (const rlim_t most : {1024, 512, 300}) {
+	for (const rlim_t max_fds : {1024, 512, 300}) {
 		in_child([=] {
 			usdma_device *dev;
 
-			limit(RLIMIT_NOFILE, most);
+			limit(RLIMIT_NOFILE, max_fds);
 			for (unsigned i = 0; i < 8; i++) {
 				EXPECT(!usdma_open_index(i, &dev));
 				sleep_in_all(dev, 2);
@@ -239,8 +239,8 @@ static void many_devices(void **)
 	}
 }
 
-/* Each number of descriptors is enough, or the limit is named. */
-static void hardly_any(void **)
+/* Each number of free descriptors is enough, or the error names the limit. */
+static void few_descriptors(void **)
 {
 	for (unsigned left = 0; left < 40; left++) {
 		on_each([=] {
@@ -265,11 +265,11 @@ static bool is_closed(int fd)
 	return fcntl(fd, F_GETFD) < 0;
 }
 
-/* Nothing of the library's gets the numbers 0 to 2, whatever sleeps, is made, signalled or received. */
-static void nothing_below_3(void **)
+/* The library never uses descriptors 0 to 2, also when it sleeps, signals or receives descriptors. */
+static void standard_descriptors_unused(void **)
 {
 	on_each([] {
-		usdma_device *dev = open_one(); /* first, for what it says; the next ones find them closed */
+		usdma_device *dev = open_one(); /* opened once for its messages, before 0 to 2 are closed */
 		const int event = eventfd(0, EFD_CLOEXEC);
 		usdma_completion *done;
 		usdma_stream *s;
@@ -287,8 +287,8 @@ static void nothing_below_3(void **)
 	});
 }
 
-/* A tool has /dev/null there. */
-static void of_a_tool(void **)
+/* A tool opens /dev/null for them. */
+static void closed_descriptors_of_a_tool(void **)
 {
 	const std::string socket = folder + "/bare";
 	pid_t bare = fork();
@@ -300,7 +300,6 @@ static void of_a_tool(void **)
 		execl(getenv("USDMA_SIM"), "usdma-sim", "--socket", socket.c_str(), "--mem", "16M", nullptr);
 		_exit(127);
 	}
-	/* It has removed what was in the way and listens. */
 	until("usdma-sim listens", [&] { return !access(socket.c_str(), F_OK); });
 	for (int fd = 0; fd < 3; fd++) {
 		char is[64] = "";
@@ -315,7 +314,7 @@ static void of_a_tool(void **)
 
 /* ---- core dumps -------------------------------------------------------------------------------------- */
 
-/* Bytes of the mappings whose line has this name: what a core dump takes, and what it leaves out. */
+/* Bytes of the mappings of this name that a core dump includes (in) and excludes (out). */
 struct dumped {
 	size_t in = 0, out = 0;
 
@@ -335,7 +334,7 @@ struct dumped {
 	}
 };
 
-static void only_the_programs_own(void **)
+static void core_dump_contents(void **)
 {
 	for (const char *dump : {"0", "1"}) {
 		setenv("USDMA_DUMP_MEMORY", dump, 1);
@@ -387,12 +386,12 @@ int main()
 		cmocka_unit_test(a_limit_on_files),
 		cmocka_unit_test(a_limit_on_data),
 		cmocka_unit_test(a_limit_on_addresses),
-		cmocka_unit_test(a_device_takes_few),
+		cmocka_unit_test(device_uses_few_descriptors),
 		cmocka_unit_test(many_devices),
-		cmocka_unit_test(hardly_any),
-		cmocka_unit_test(nothing_below_3),
-		cmocka_unit_test(of_a_tool),
-		cmocka_unit_test(only_the_programs_own),
+		cmocka_unit_test(few_descriptors),
+		cmocka_unit_test(standard_descriptors_unused),
+		cmocka_unit_test(closed_descriptors_of_a_tool),
+		cmocka_unit_test(core_dump_contents),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What goes wrong in one place, and who waits for it in another: streams behind an event
- * of a device that is lost, copies with its memory, rings that wait for a halted one while
- * everybody only polls, memory and time stamps that are given back while a ring still
- * names them.  On an embedded device and on one of a process.
+ * Faults that affect other streams and devices: streams that wait for an event of a lost
+ * device, copies with its memory, rings that wait for a halted ring while the program only
+ * polls, and memory and time stamps that are freed while a ring still refers to them.  On
+ * an embedded device and on one in a process.
  * Run as: neighbours_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
@@ -25,7 +25,7 @@ using namespace usdma::test;
 using u8 = unsigned char;
 
 static constexpr size_t size = 64 * 1024;
-static constexpr unsigned embedded = 0, process = 1, healthy = 2, narrow = 3;
+static constexpr unsigned embedded = 0, process = 1, healthy = 2, one_engine = 3;
 
 static pid_t sim;
 static std::string folder;
@@ -59,18 +59,18 @@ static void set_faults(usdma_device *dev, unsigned where, const char *rules)
 	if (where != process)
 		WORKS(usdma_device_inject(dev, rules));
 	else
-		assert_non_null(
-			strstr(tell_sim(folder + "/ctl", *rules ? std::string("faults ") + rules : "clear").c_str(),
-			       "\"ok\": true"));
+		assert_non_null(strstr(
+			send_control_line(folder + "/ctl", *rules ? std::string("faults ") + rules : "clear").c_str(),
+			"\"ok\": true"));
 }
 
-/* A stream whose end may tell of what went wrong. */
-class loose_stream {
+/* A stream whose destruction may return an error. */
+class failing_stream {
 public:
-	explicit loose_stream(usdma_device *d) { WORKS(usdma_stream_create(d, nullptr, &s_)); }
-	loose_stream(const loose_stream &) = delete;
-	~loose_stream() { end(); }
-	int end()
+	explicit failing_stream(usdma_device *d) { WORKS(usdma_stream_create(d, nullptr, &s_)); }
+	failing_stream(const failing_stream &) = delete;
+	~failing_stream() { destroy(); }
+	int destroy()
 	{
 		const int err = s_ ? usdma_stream_destroy(s_) : 0;
 
@@ -85,10 +85,10 @@ private:
 
 /* ---- a device that is lost --------------------------------------------------------------------------- */
 
-/* All that it does from now on it does not; then it is gone. */
+/* The device executes nothing more and is lost. */
 static void vanish(usdma_device *dev, unsigned where, const block &host, void *mem)
 {
-	loose_stream s(dev);
+	failing_stream s(dev);
 
 	set_faults(dev, where, "vanish@1+slow%1/1000000");
 	usdma_copy(s, mem, host.data(), size);
@@ -96,10 +96,10 @@ static void vanish(usdma_device *dev, unsigned where, const block &host, void *m
 }
 
 /*
- * For each way to end: the gate opens, the stream says that it was not as it should be, and its mode says what
- * follows.
+ * A stream that waits for an event of a lost device continues with an error; its failure mode decides whether later
+ * copies run.
  */
-static void streams_behind_its_event_end(unsigned where)
+static void waiters_of_a_lost_event_continue(unsigned where)
 {
 	device ok(healthy);
 	block host(ok, kind::pinned, size), got(ok, kind::pinned, size), mem(ok, kind::device, size);
@@ -111,7 +111,7 @@ static void streams_behind_its_event_end(unsigned where)
 	WORKS(usdma_open_index(where, &dev));
 	WORKS(usdma_device_alloc(dev, size, &there));
 	{
-		loose_stream a(dev), goes_on(ok), stops(ok), destroyed(ok);
+		failing_stream a(dev), goes_on(ok), stops(ok), destroyed(ok);
 		event e(dev);
 
 		WORKS(usdma_fill_sync(ok, mem.data(), 0x77, 1, size, long_ms));
@@ -127,7 +127,7 @@ static void streams_behind_its_event_end(unsigned where)
 		vanish(dev, where, host, there);
 		assert_int_equal(usdma_stream_sync(goes_on, long_ms), -EIO);
 		assert_int_equal(usdma_stream_sync(stops, long_ms), -EIO);
-		assert_int_equal(destroyed.end(), -EIO);
+		assert_int_equal(destroyed.destroy(), -EIO);
 		assert_true(all_are(got.data(), size / 2, 0x77));
 		assert_true(all_are(got.data() + size / 2, size / 2, 0));
 		WORKS(usdma_copy(goes_on, got.data(), mem.data(), size / 2));
@@ -137,11 +137,11 @@ static void streams_behind_its_event_end(unsigned where)
 	WORKS(usdma_device_free(there));
 	WORKS(usdma_close(dev));
 	if (where == process)
-		tell_sim(folder + "/ctl", "clear");
+		send_control_line(folder + "/ctl", "clear");
 }
 
-/* By whatever call and stream, in either direction, long and short. */
-static void its_memory_is_gone(unsigned where)
+/* Copies with memory of a lost device fail, by each call, in both directions, long and short. */
+static void lost_device_memory(unsigned where)
 {
 	device ok(healthy);
 	block host(ok, kind::pinned, size), mem(ok, kind::device, size), plain(ok, kind::pageable, size);
@@ -153,11 +153,11 @@ static void its_memory_is_gone(unsigned where)
 	WORKS(usdma_open_index(where, &dev));
 	WORKS(usdma_device_alloc(dev, size, &there));
 	{
-		loose_stream s(ok);
+		failing_stream s(ok);
 
 		set_faults(dev, where, "");
 		for (void *p :
-		     {(void *)host.data(), (void *)mem.data(), (void *)plain.data()}) { /* it was within reach */
+		     {(void *)host.data(), (void *)mem.data(), (void *)plain.data()}) { /* accessible before */
 			WORKS(usdma_copy(s, there, p, size));
 			WORKS(usdma_copy(s, p, there, size));
 		}
@@ -186,26 +186,26 @@ static void its_memory_is_gone(unsigned where)
 						assert_int_equal(err, -ENODEV);
 					}
 				}
-		WORKS(usdma_copy(s, mem.data(), host.data(), size)); /* its own is there */
+		WORKS(usdma_copy(s, mem.data(), host.data(), size)); /* its own memory still works */
 		WORKS(usdma_stream_sync(s, long_ms));
 	}
 	WORKS(usdma_device_free(there));
 	WORKS(usdma_close(dev));
 	if (where == process)
-		tell_sim(folder + "/ctl", "clear");
+		send_control_line(folder + "/ctl", "clear");
 }
 
-/* ---- what a ring still names ------------------------------------------------------------------------- */
+/* ---- what a ring still refers to --------------------------------------------------------------------- */
 
-/* An event that is destroyed, or recorded anew, while its stamp is still to be written: others' times stay. */
-static void an_events_time_stays(unsigned where)
+/* Events are destroyed or recorded again while their stamps are pending: the times of others do not change. */
+static void pending_stamps(unsigned where)
 {
 	device dev(where);
 	stream s(dev), other(dev);
 	event zero(dev, USDMA_EVENT_TIMING), again(dev, USDMA_EVENT_TIMING);
 	static constexpr int n = 40;
 	std::vector<usdma_event *> later(n);
-	std::vector<int64_t> told(n);
+	std::vector<int64_t> elapsed(n);
 
 	set_faults(dev, where, "");
 	WORKS(usdma_event_record(zero, s));
@@ -214,12 +214,12 @@ static void an_events_time_stays(unsigned where)
 		gate g(dev);
 
 		g.close(s);
-		for (int i = 0; i < n / 2; i++) { /* stamps in the ring, their events gone or elsewhere */
-			usdma_event *gone;
+		for (int i = 0; i < n / 2; i++) { /* stamps in the ring whose events are destroyed or recorded again */
+			usdma_event *destroyed_event;
 
-			WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &gone));
-			WORKS(usdma_event_record(gone, s));
-			WORKS(usdma_event_destroy(gone));
+			WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &destroyed_event));
+			WORKS(usdma_event_record(destroyed_event, s));
+			WORKS(usdma_event_destroy(destroyed_event));
 			WORKS(usdma_event_record(again, s));
 			WORKS(usdma_event_record(again, other));
 		}
@@ -229,7 +229,7 @@ static void an_events_time_stays(unsigned where)
 		}
 		WORKS(usdma_stream_sync(other, long_ms));
 		for (int i = 0; i < n; i++)
-			WORKS(usdma_event_elapsed(zero, later[i], &told[i]));
+			WORKS(usdma_event_elapsed(zero, later[i], &elapsed[i]));
 		g.open();
 		WORKS(usdma_stream_sync(s, long_ms));
 	}
@@ -237,15 +237,15 @@ static void an_events_time_stays(unsigned where)
 		int64_t now;
 
 		WORKS(usdma_event_elapsed(zero, later[i], &now));
-		assert_int_equal(now, told[i]);
-		assert_true(i == 0 || told[i] >= told[i - 1]);
+		assert_int_equal(now, elapsed[i]);
+		assert_true(i == 0 || elapsed[i] >= elapsed[i - 1]);
 		WORKS(usdma_event_destroy(later[i]));
 	}
 }
 
-/* ---- only pollers ------------------------------------------------------------------------------------ */
+/* ---- programs that only poll ------------------------------------------------------------------------- */
 
-using way = void (*)(usdma_device *dev, usdma_stream *s);
+using wait_fn = void (*)(usdma_device *dev, usdma_stream *s);
 
 static void by_query(usdma_device *, usdma_stream *s)
 {
@@ -262,7 +262,7 @@ static void by_event(usdma_device *dev, usdma_stream *s)
 
 static void by_sync_0(usdma_device *, usdma_stream *s)
 {
-	until("sync that looks", [=] {
+	until("sync with timeout 0", [=] {
 		const int err = usdma_stream_sync(s, 0);
 
 		assert_true(err == 0 || err == -ETIMEDOUT);
@@ -299,13 +299,13 @@ static void by_sync(usdma_device *, usdma_stream *s)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-static const way ways[] = {by_query, by_event, by_sync_0, by_signal, by_call, by_sync};
+static const wait_fn wait_fns[] = {by_query, by_event, by_sync_0, by_signal, by_call, by_sync};
 
-/* The ring of one waits for the record of another, which fails before it; a stream of another device waits for both. */
-static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
+/* A ring waits for an event of a ring that halts before it; a stream of another device waits for that ring. */
+static void behind_a_halted_ring(unsigned where, wait_fn wait, bool through_another)
 {
 	device dev(where), ok(healthy);
-	loose_stream a(dev);
+	failing_stream a(dev);
 	stream b(dev), c(ok);
 	event e(dev), f(dev);
 	block mem(dev, kind::device, size), host(dev, kind::pinned, size), back(dev, kind::pinned, size);
@@ -317,7 +317,7 @@ static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
 	memset(back.data(), 0, size);
 	set_faults(dev, where, "");
 	WORKS(usdma_fill_sync(dev, mem.data(), 0x33, 1, size, long_ms));
-	/* What it goes to is gone when its turn comes, after all others are in their rings. */
+	/* The destination is unregistered when the copy runs, after the others are in their rings. */
 	WORKS(usdma_host_register(own.data(), size, 0));
 	g.close(a);
 	WORKS(usdma_copy(a, own.data(), mem.data(), 64));
@@ -327,7 +327,7 @@ static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
 	WORKS(usdma_copy(b, back.data(), mem.data(), size));
 	WORKS(usdma_event_record(f, b));
 	WORKS(usdma_stream_wait_event(c, f));
-	WORKS(usdma_write_value(g.opener, g.word.data(), 1)); /* and nobody waits for that */
+	WORKS(usdma_write_value(g.opener, g.word.data(), 1)); /* no one waits for this write */
 	wait(through_another ? ok : dev, through_another ? c : b);
 	assert_true(all_are(back.data(), size, 0x33));
 	assert_int_equal(usdma_stream_sync(a, long_ms), -EFAULT);
@@ -335,7 +335,7 @@ static void behind_a_halted_ring(unsigned where, way wait, bool through_another)
 
 static void pollers(unsigned where)
 {
-	for (way w : ways)
+	for (wait_fn w : wait_fns)
 		for (bool other : {false, true})
 			behind_a_halted_ring(where, w, other);
 }
@@ -356,7 +356,7 @@ static timer_t start_ticks()
 	return t;
 }
 
-/* A sleeper that a signal wakes every 10 ms looks after the rest all the same. */
+/* A sleeper that a signal wakes every 10 ms still makes progress for other rings. */
 static void by_sync_under_signals(usdma_device *dev, usdma_stream *s)
 {
 	const timer_t t = start_ticks();
@@ -365,18 +365,18 @@ static void by_sync_under_signals(usdma_device *dev, usdma_stream *s)
 	timer_delete(t);
 }
 
-static void a_sleeper_with_signals(unsigned where)
+static void sleeper_with_signals(unsigned where)
 {
 	for (bool other : {false, true})
 		behind_a_halted_ring(where, by_sync_under_signals, other);
 }
 
-/* ---- a unit that is busy ----------------------------------------------------------------------------- */
+/* ---- a busy engine ----------------------------------------------------------------------------------- */
 
-/* What waits for its turn does not hang, however short USDMA_HANG_MS; what hangs is still recovered. */
-static void waiting_for_a_turn(void **)
+/* Channels that wait for a busy engine do not count as hung; one that hangs is still recovered. */
+static void waiting_for_a_busy_engine(void **)
 {
-	device dev(narrow);
+	device dev(one_engine);
 	block mem(dev, kind::device, size), host(dev, kind::pinned, size);
 	static constexpr size_t n = 6;
 
@@ -386,18 +386,18 @@ static void waiting_for_a_turn(void **)
 		for (size_t i = 0; i < n; i++)
 			s.emplace_back(dev);
 		memset(host.data(), 0x5a, size);
-		set_faults(dev, narrow, rules);
+		set_faults(dev, one_engine, rules);
 		for (size_t i = 0; i < n; i++)
 			WORKS(usdma_copy(s[i], mem.data() + i * 4096, host.data(), 4096));
 		for (size_t i = n; i-- > 0;)
 			WORKS(usdma_stream_sync(s[i], -1));
-		set_faults(dev, narrow, "");
+		set_faults(dev, one_engine, "");
 		WORKS(usdma_copy_sync(dev, host.data(), mem.data(), n * 4096, long_ms));
 		assert_true(all_are(host.data(), n * 4096, 0x5a));
 	}
-	loose_stream hangs(dev);
+	failing_stream hangs(dev);
 	stream beside(dev);
-	set_faults(dev, narrow, "hang@1");
+	set_faults(dev, one_engine, "hang@1");
 	WORKS(usdma_copy(hangs, mem.data(), host.data(), 4096));
 	assert_int_equal(usdma_stream_sync(hangs, long_ms), -EIO);
 	WORKS(usdma_copy(beside, mem.data(), host.data(), 4096));
@@ -420,9 +420,12 @@ template <void (*test)(unsigned), unsigned where> static void at(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		BOTH(an_events_time_stays),         BOTH(pollers),
-		BOTH(a_sleeper_with_signals),       cmocka_unit_test(waiting_for_a_turn),
-		BOTH(streams_behind_its_event_end), BOTH(its_memory_is_gone),
+		BOTH(pending_stamps),
+		BOTH(pollers),
+		BOTH(sleeper_with_signals),
+		cmocka_unit_test(waiting_for_a_busy_engine),
+		BOTH(waiters_of_a_lost_event_continue),
+		BOTH(lost_device_memory),
 	};
 
 	setenv("USDMA_LOG", "none", 0);

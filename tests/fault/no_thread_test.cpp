@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A function of a stream for which no thread can be started is refused, and leaves the stream as it was. */
+/* A host function is refused if its thread cannot be started, and the stream is unchanged. */
 #include "driver/base/error.h"
 #include "lib/core/stream/stream.h"
 #include "tests/fault/failing.h"
@@ -11,7 +11,7 @@ using namespace usdma;
 using namespace usdma::core;
 using namespace test::failing;
 
-static constexpr u64 longest = 20000; /* ms */
+static constexpr u64 timeout_ms = 20000;
 
 static void count(void *arg)
 {
@@ -33,10 +33,10 @@ static void refused_then_called(void **)
 		disarm();
 		assert_non_null(strstr(error_text(), "thread"));
 	}
-	assert_int_equal(stream_sync(s, deadline::in_ms(longest)), 0);
+	assert_int_equal(stream_sync(s, deadline::in_ms(timeout_ms)), 0);
 	assert_int_equal(runs, 0);
 	assert_int_equal(stream_host_func(s, count, &runs, true), 0);
-	assert_int_equal(stream_sync(s, deadline::in_ms(longest)), 0);
+	assert_int_equal(stream_sync(s, deadline::in_ms(timeout_ms)), 0);
 	assert_int_equal(runs, 1);
 	assert_int_equal(stream_destroy(s), 0);
 	device_put(dev);

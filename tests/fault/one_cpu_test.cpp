@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that may use one CPU, by default settings: where a software engine shares it, embedded or in usdma-sim, a
- * wait sleeps at once, and no thread runs elsewhere.  (USDMA_SIM names the device program.)
+ * A program that may use one CPU, with default settings: a wait sleeps at once if a software engine, embedded or in
+ * usdma-sim, shares the CPU, and no thread runs on another CPU.  (USDMA_SIM names the device program.)
  */
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
@@ -21,7 +21,7 @@ static cpu_set_t allowed;
 static pid_t sim;
 static std::string folder;
 
-/* Each copy takes a millisecond, and a wait may spin for 50: one that does is seen. */
+/* Each copy takes 1 ms and a wait may spin for 50 ms, so that a spinning wait is detected. */
 static int set_up(void **)
 {
 	char name[] = "/tmp/usdma-one-cpu-XXXXXX";
@@ -54,10 +54,11 @@ static int tear_down(void **)
 
 static void stays_on_its_cpu(pid_t pid)
 {
-	std::error_code gone;
+	std::error_code ignored;
 	unsigned threads = 0;
 
-	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+	for (const auto &task :
+	     std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
 		cpu_set_t mask;
 
 		if (sched_getaffinity(std::stoi(task.path().filename()), sizeof(mask), &mask))
@@ -92,7 +93,7 @@ static void sleeps_at_once(unsigned index)
 	auto gen = rng(index);
 
 	fill_random(in.data(), size, gen);
-	copy(s, mem, in); /* from here on the engine has said where it runs */
+	copy(s, mem, in); /* now the engine has reported its CPU */
 	const usdma_device_stats before = stats_of(dev);
 	for (unsigned i = 0; i < copies; i++)
 		copy(s, out, mem);
@@ -100,7 +101,7 @@ static void sleeps_at_once(unsigned index)
 	assert_memory_equal(out.data(), in.data(), size);
 	stays_on_its_cpu(getpid());
 	if (!usdma::this_cpu())
-		return print_message("# the CPU is not known here: nothing is said of waits\n");
+		return print_message("# this_cpu() is unavailable here: waits are not checked\n");
 	assert_int_equal(after.spins, before.spins);
 	assert_true(after.sleeps > before.sleeps);
 }

@@ -9,7 +9,7 @@ namespace usdma::test {
 
 using namespace core;
 
-/* More than an arena (USDMA_HOST_ARENA=1M): the devices are told to map it. */
+/* More than an arena (USDMA_HOST_ARENA=1M), so that each device has to map it. */
 static constexpr u64 own_size = 4 * MiB;
 
 void set_up(setting *t, unsigned slot, unsigned peer, wait_mode mode)
@@ -51,8 +51,8 @@ bool is_whole(const setting *t)
 	return !memcmp(t->in, t->out, path_size);
 }
 
-/* The wait tells what the calls could not. */
-static int ended(setting *t, int err)
+/* The sync reports errors that the calls could not report. */
+static int sync_result(setting *t, int err)
 {
 	const int end = stream_sync(t->s, soon());
 
@@ -65,7 +65,7 @@ static int pinned(setting *t)
 
 	if (!err)
 		err = copy_async(t->s, t->out, ptr(t->d), path_size);
-	return ended(t, err);
+	return sync_result(t, err);
 }
 
 static int pageable(setting *t)
@@ -96,7 +96,7 @@ static int batch(setting *t)
 		items.push_back({t->out + off, ptr(t->d + off), 4096});
 	if (!err)
 		err = copy_submit(t->s, items.data(), items.size(), nullptr, &done);
-	return ended(t, err);
+	return sync_result(t, err);
 }
 
 static int descriptor(setting *t)
@@ -113,7 +113,7 @@ static int descriptor(setting *t)
 		err = copy_indirect_async(t->s, ptr(t->desc));
 	if (!err)
 		err = copy_async(t->s, t->out, ptr(t->d2), path_size);
-	return ended(t, err);
+	return sync_result(t, err);
 }
 
 static int peer(setting *t)
@@ -124,7 +124,7 @@ static int peer(setting *t)
 		err = copy_async(t->s, ptr(t->p), ptr(t->d), path_size);
 	if (!err)
 		err = copy_async(t->s, t->out, ptr(t->p), path_size);
-	return ended(t, err);
+	return sync_result(t, err);
 }
 
 const path paths[path_count] = {{"pinned", pinned, true},
@@ -133,7 +133,7 @@ const path paths[path_count] = {{"pinned", pinned, true},
 				{"descriptor", descriptor, true},
 				{"peer", peer, true}};
 
-/* own: nullptr: with the memory that is there. */
+/* own: the memory to use; nullptr: that of the setting. */
 static int run_in(setting *t, const path &p, u8 *own)
 {
 	setting mine = *t;
@@ -150,7 +150,7 @@ static int run_in(setting *t, const path &p, u8 *own)
 	const int err = p.run(&mine);
 	if (own)
 		memcpy(t->out, mine.out, path_size);
-	stream_destroy(mine.s); /* whatever it has to tell, the run told */
+	stream_destroy(mine.s); /* the run has reported its errors */
 	return err;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ways that data takes in the fault table: each goes from the host into the device and back. */
+/* The copy paths of the fault table: each copies from the host to the device and back. */
 #pragma once
 
 #include "lib/core/copy/copy.h"
@@ -24,7 +24,7 @@ struct setting {
 /* The devices are slots of USDMA_DEVICES. */
 void set_up(setting *t, unsigned slot, unsigned peer, core::wait_mode mode);
 void tear_down(setting *t);
-/* All that came is what went. */
+/* True: out equals in. */
 bool is_whole(const setting *t);
 
 struct path {
@@ -37,7 +37,7 @@ struct path {
 inline constexpr unsigned path_count = 5;
 extern const path paths[path_count];
 
-/* The path with a stream and, where it maps, memory of its own, made and unmade within. */
+/* Runs the path with a new stream and, if it maps memory, new memory. */
 int run_anew(setting *t, const path &p);
 
 } // namespace usdma::test

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random operations with random faults.  Every one has a place of its own that is
- * looked at afterwards: it landed whole, or its failure was reported and the place is
- * as it was.  Per stream, what did not land is counted against what was told.
- * Now and then the device is closed, or lost with work in flight, or hangs, is
- * lost, and goes on when another opening of it is at work.
+ * Random operations with random faults.  Each operation has its own slot, which is
+ * checked afterwards: the operation is complete, or its failure was reported and the
+ * slot is unchanged.  For each stream the number of incomplete operations must equal
+ * the number of reported errors.  Sometimes the device is closed, or lost with work
+ * in flight, or hangs, is lost, and resumes after it has been opened again.
  * 3000 operations; a million by USDMA_TEST_SCALE=334, or by the clock (USDMA_TEST_SECONDS).
  */
 #include "driver/vfio/device.h"
@@ -49,23 +49,23 @@ static const char *const kind_names[] = {"to device", "to host",  "on device", "
 
 struct operation {
 	kind what;
-	u8 *cpu;        /* the destination as the CPU sees it */
-	const u8 *want; /* what should be there; null: the pattern */
+	u8 *cpu;        /* the destination, mapped for the CPU */
+	const u8 *want; /* the expected data; null: the pattern */
 	u64 len, pattern;
 	int ret;
 };
 
 struct totals {
-	u64 accepted = 0, landed = 0, reported = 0, refused = 0;
+	u64 accepted = 0, complete = 0, reported = 0, refused = 0;
 };
 
-struct hwq_of_work {
+struct work_queue {
 	stream *s;
 	u64 dev, desc; /* destinations in device memory, descriptors */
-	u64 peer;
-	u8 *host; /* … in pinned memory */
+	u64 peer;      /* destinations in the peer's memory */
+	u8 *host;      /* destinations in pinned memory */
 	std::vector<u8> plain;
-	std::vector<operation> under_way;
+	std::vector<operation> in_flight;
 	u64 errors_before;
 };
 
@@ -75,14 +75,14 @@ struct world {
 	u8 *in;                /* the source in pinned memory */
 	u64 dev_in;            /* the same bytes in device memory */
 	std::vector<u8> plain_in;
-	hwq_of_work work[n_streams];
+	work_queue work[n_streams];
 	totals sum[size_t(kind::count)];
 	u64 rounds = 0;
-	u64 let_go_at = 0; /* held engines of a lost device go on then; 0: none are */
+	u64 resume_at = 0; /* the operation at which stopped engines of a lost device resume; 0: none are stopped */
 	u64 losses = 0, stops = 0, closes = 0, lost_with_device = 0;
 };
 
-static u8 *view(device *dev, u64 addr)
+static u8 *cpu_address(device *dev, u64 addr)
 {
 	const memory_view v = device_memory(dev);
 
@@ -93,7 +93,7 @@ static void open_all(world *w)
 {
 	auto gen = test::rng(11);
 
-	ok(device_get(1, &w->peer)); /* the first open: others' engines are not it */
+	ok(device_get(1, &w->peer)); /* opened first, so that its engines are excluded */
 	const std::set<int> before = test::engine_threads();
 	ok(device_get(0, &w->dev));
 	w->engines = test::engine_threads();
@@ -104,9 +104,9 @@ static void open_all(world *w)
 	ok(device_alloc(w->dev, area, page_policy::normal_only, &w->dev_in));
 	test::fill_random(w->in, area, gen);
 	w->plain_in.assign(w->in, w->in + area);
-	memcpy(view(w->dev, w->dev_in), w->in, area);
+	memcpy(cpu_address(w->dev, w->dev_in), w->in, area);
 	for (unsigned i = 0; i < n_streams; i++) {
-		hwq_of_work &l = w->work[i];
+		work_queue &l = w->work[i];
 		stream_options opt;
 
 		opt.wait = int(i % 3);
@@ -121,7 +121,7 @@ static void open_all(world *w)
 
 static void close_all(world *w)
 {
-	for (hwq_of_work &l : w->work) {
+	for (work_queue &l : w->work) {
 		const int end = stream_destroy(l.s);
 
 		assert_true(!end || w->dev->lost());
@@ -135,20 +135,20 @@ static void close_all(world *w)
 	device_put(w->dev);
 }
 
-/* ---- submission: operation i of a round goes to place i --------------------------------------------- */
+/* ---- submission: operation i of a round uses slot i ------------------------------------------------- */
 
-static int submit_indirect(world *w, hwq_of_work &l, u64 i, u64 from, u64 len)
+static int submit_indirect(world *w, work_queue &l, u64 i, u64 from, u64 len)
 {
 	const u64 src = w->dev_in + from, dst = l.dev + i * slot;
 	u32 block[8] = {0, 0, 0, u32(len)};
 
 	memcpy(&block[4], &src, 8);
 	memcpy(&block[6], &dst, 8);
-	memcpy(view(w->dev, l.desc + i * 64), block, sizeof(block));
+	memcpy(cpu_address(w->dev, l.desc + i * 64), block, sizeof(block));
 	return copy_indirect_async(l.s, ptr(l.desc + i * 64));
 }
 
-static int call(world *w, hwq_of_work &l, operation &op, u64 i, u64 from)
+static int submit_call(world *w, work_queue &l, operation &op, u64 i, u64 from)
 {
 	const u64 dst = l.dev + i * slot;
 
@@ -176,7 +176,7 @@ static int call(world *w, hwq_of_work &l, operation &op, u64 i, u64 from)
 	}
 }
 
-static u8 *destination(world *w, hwq_of_work &l, kind k, u64 i)
+static u8 *destination(world *w, work_queue &l, kind k, u64 i)
 {
 	switch (k) {
 	case kind::to_host:
@@ -184,14 +184,14 @@ static u8 *destination(world *w, hwq_of_work &l, kind k, u64 i)
 	case kind::pageable_out:
 		return l.plain.data() + i * slot;
 	case kind::to_peer:
-		return view(w->peer, l.peer) + i * slot;
+		return cpu_address(w->peer, l.peer) + i * slot;
 	default:
-		return view(w->dev, l.dev) + i * slot;
+		return cpu_address(w->dev, l.dev) + i * slot;
 	}
 }
 
-/* Some that follow one another as one call: each is an operation. */
-static u64 submit_batch(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
+/* Submits several operations by one call. */
+static u64 submit_batch(world *w, work_queue &l, u64 i, std::mt19937_64 &gen)
 {
 	const u64 n = 1 + gen() % std::min<u64>(slots - i, 8);
 	copy_item items[slots];
@@ -203,15 +203,15 @@ static u64 submit_batch(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
 
 		memset(cpu, mark, slot);
 		items[k] = {ptr(l.dev + (i + k) * slot), w->in + from, len};
-		l.under_way.push_back({kind::batch, cpu, w->in + from, len, 0, 0});
+		l.in_flight.push_back({kind::batch, cpu, w->in + from, len, 0, 0});
 	}
 	const int err = copy_submit(l.s, items, n, nullptr, &done);
 	for (u64 k = done; err && k < n; k++)
-		l.under_way[l.under_way.size() - n + k].ret = err;
+		l.in_flight[l.in_flight.size() - n + k].ret = err;
 	return n;
 }
 
-static u64 submit_one(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
+static u64 submit_one(world *w, work_queue &l, u64 i, std::mt19937_64 &gen)
 {
 	const kind k = kind(gen() % u64(kind::count));
 	const bool pageable = k == kind::pageable_in || k == kind::pageable_out;
@@ -226,32 +226,32 @@ static u64 submit_one(world *w, hwq_of_work &l, u64 i, std::mt19937_64 &gen)
 		op.pattern = gen();
 		op.want = nullptr;
 	}
-	/* The larger of 0 and a byte is the byte; what was there before is not 0, so that "unchanged" shows. */
+	/* The reduction is max(): with ones the result is the source (1 for 0), and an unchanged slot is recognized. */
 	memset(op.cpu, k == kind::reduce ? 1 : mark, slot);
-	op.ret = call(w, l, op, i, from);
-	l.under_way.push_back(op);
+	op.ret = submit_call(w, l, op, i, from);
+	l.in_flight.push_back(op);
 	return 1;
 }
 
-static u64 submit_round(world *w, hwq_of_work &l, std::mt19937_64 &gen)
+static u64 submit_round(world *w, work_queue &l, std::mt19937_64 &gen)
 {
-	const u64 most = 1 + gen() % slots;
+	const u64 count = 1 + gen() % slots;
 	u64 n = 0;
 
 	l.errors_before = l.s->errors;
-	while (n < most)
+	while (n < count)
 		n += submit_one(w, l, n, gen);
 	return n;
 }
 
-/* ---- looking at what came of it --------------------------------------------------------------------- */
+/* ---- checks of the results -------------------------------------------------------------------------- */
 
-static u8 before(const operation &op)
+static u8 initial_byte(const operation &op)
 {
 	return op.what == kind::reduce ? 1 : mark;
 }
 
-static u8 wanted(const operation &op, u64 i)
+static u8 expected_byte(const operation &op, u64 i)
 {
 	const u8 v = op.want ? op.want[i] : u8(op.pattern >> i % 8 * 8);
 
@@ -261,26 +261,26 @@ static u8 wanted(const operation &op, u64 i)
 static bool is_whole(const operation &op)
 {
 	for (u64 i = 0; i < op.len; i++)
-		if (op.cpu[i] != wanted(op, i))
+		if (op.cpu[i] != expected_byte(op, i))
 			return false;
 	return true;
 }
 
-/* From byte `at` on nobody has written. */
+/* The slot is unchanged from byte `at` on. */
 static bool is_untouched(const operation &op, u64 at)
 {
 	for (u64 i = at; i < slot; i++)
-		if (op.cpu[i] != before(op))
+		if (op.cpu[i] != initial_byte(op))
 			return false;
 	return true;
 }
 
-static bool returns_late(kind k)
+static bool is_synchronous(kind k)
 {
 	return k == kind::pageable_in || k == kind::pageable_out;
 }
 
-static void judge(world *w, const operation &op, u64 *missing)
+static void check_operation(world *w, const operation &op, u64 *missing)
 {
 	totals &t = w->sum[size_t(op.what)];
 	const bool whole = is_whole(op);
@@ -290,43 +290,43 @@ static void judge(world *w, const operation &op, u64 *missing)
 			    op.len);
 		assert_true(false);
 	}
-	if (op.ret) { /* told by the call itself; then nothing landed, as this fault strikes before the first byte */
+	if (op.ret) { /* reported by the call; such a fault strikes before the first byte is written */
 		t.refused++;
 		assert_false(whole);
 		return;
 	}
 	t.accepted++;
 	if (whole)
-		t.landed++;
-	else if (returns_late(op.what))
-		assert_true(whole); /* it said that it was done */
+		t.complete++;
+	else if (is_synchronous(op.what))
+		assert_true(whole); /* the call reported success */
 	else {
 		t.reported++;
 		(*missing)++;
 	}
 }
 
-static void finish_round(world *w, hwq_of_work &l)
+static void finish_round(world *w, work_queue &l)
 {
-	bool told = stream_sync(l.s, soon()) != 0;
+	bool reported = stream_sync(l.s, soon()) != 0;
 	u64 missing = 0;
 
 	assert_int_not_equal(stream_wait(l.s, soon()), -ETIMEDOUT);
-	for (const operation &op : l.under_way) {
-		told |= op.ret != 0;
-		judge(w, op, &missing);
+	for (const operation &op : l.in_flight) {
+		reported |= op.ret != 0;
+		check_operation(w, op, &missing);
 	}
-	/* What is missing was told of, one for one, and the caller could hear it. */
+	/* Each missing operation was counted as an error, and the caller was notified. */
 	assert_int_equal(missing, l.s->errors - l.errors_before);
-	assert_true(told || !missing);
-	l.under_way.clear();
+	assert_true(reported || !missing);
+	l.in_flight.clear();
 	w->rounds++;
 }
 
-/* ---- the device goes ------------------------------------------------------------------------------ */
+/* ---- the device is lost or closed ----------------------------------------------------------------- */
 
-/* Of a device that was lost: what did not land was told, to its call or by the loss; nothing else was written to. */
-static void judge_lost(world *w, const operation &op, bool told)
+/* After a loss: an incomplete operation was reported by its call or by the loss; no other memory was written. */
+static void check_lost_operation(world *w, const operation &op, bool reported)
 {
 	totals &t = w->sum[size_t(op.what)];
 	const bool whole = is_whole(op);
@@ -338,70 +338,70 @@ static void judge_lost(world *w, const operation &op, bool told)
 		return;
 	}
 	t.accepted++;
-	t.landed += whole;
+	t.complete += whole;
 	t.reported += !whole;
 	w->lost_with_device += !whole;
-	assert_true(whole || (told && !returns_late(op.what)));
+	assert_true(whole || (reported && !is_synchronous(op.what)));
 }
 
-static void finish_lost(world *w, hwq_of_work &l)
+static void finish_lost(world *w, work_queue &l)
 {
 	const int end = stream_sync(l.s, soon());
-	bool told = end != 0;
+	bool reported = end != 0;
 
 	assert_int_not_equal(end, -ETIMEDOUT);
-	told |= l.s->errors != l.errors_before;
-	for (const operation &op : l.under_way)
-		judge_lost(w, op, told);
-	l.under_way.clear();
+	reported |= l.s->errors != l.errors_before;
+	for (const operation &op : l.in_flight)
+		check_lost_operation(w, op, reported);
+	l.in_flight.clear();
 	w->rounds++;
 }
 
-/* At its next descriptor, or at its next answer; and held before, so that it goes on much later. */
-static void lose(world *w, u64 n, std::mt19937_64 &gen)
+/* Loses the device at its next descriptor or reply; sometimes its engines are stopped before and resume later. */
+static void lose_device(world *w, u64 n, std::mt19937_64 &gen)
 {
-	const bool stands = !w->let_go_at && (!w->stops || gen() % 8 == 0);
-	void *asked;
+	const bool stop_engines = !w->resume_at && (!w->stops || gen() % 8 == 0);
+	void *extra;
 
-	ok(w->dev->eng->transport().inject(stands || gen() % 2 ? "reply@1/garbage" : "vanish@1"));
-	if (stands) {
+	ok(w->dev->eng->transport().inject(stop_engines || gen() % 2 ? "reply@1/garbage" : "vanish@1"));
+	if (stop_engines) {
 		test::stop_threads(w->engines);
-		w->let_go_at = n + 100 + gen() % 1000;
+		w->resume_at = n + 100 + gen() % 1000;
 		w->stops++;
 	}
 	const deadline end = soon();
 	for (unsigned i = 0; !w->dev->lost() && !end.passed(); i++) {
-		const hwq_of_work &l = w->work[i % n_streams]; /* one may hang */
+		const work_queue &l = w->work[i % n_streams]; /* one may hang */
 
-		copy_async(l.s, ptr(l.desc), w->in, 64); /* a descriptor more; nobody looks there */
-		if (!host_alloc(MiB, -1, &asked))        /* a mapping of its own: a question */
-			ok(host_free(asked));
+		copy_async(l.s, ptr(l.desc), w->in, 64); /* one more descriptor; its target is unused */
+		if (!host_alloc(MiB, -1, &extra))        /* a new mapping: a request to the device */
+			ok(host_free(extra));
 	}
 	assert_true(w->dev->lost());
 	w->losses++;
-	for (hwq_of_work &l : w->work)
+	for (work_queue &l : w->work)
 		finish_lost(w, l);
 }
 
-static void go_on(world *w)
+static void resume(world *w)
 {
-	w->let_go_at = 0;
+	w->resume_at = 0;
 	test::resume_threads();
 }
 
-/* Closed, with work in flight or lost, and opened again. */
-static u64 come_and_go(world *w, u64 n, std::mt19937_64 &gen)
+/* Closes the device, with work in flight or lost, and opens it again. */
+static u64 reopen(world *w, u64 n, std::mt19937_64 &gen)
 {
 	u64 more = 0;
 
-	for (hwq_of_work &l : w->work)
-		if (l.under_way.empty())
+	for (work_queue &l : w->work)
+		if (l.in_flight.empty())
 			more += submit_round(w, l, gen);
 	if (!w->losses || gen() % 4) {
-		lose(w, n, gen);
+		lose_device(w, n, gen);
 	} else {
 		w->closes++;
-		for (hwq_of_work &l : w->work)
+		for (work_queue &l : w->work)
 			finish_round(w, l);
 	}
 	close_all(w);
@@ -415,9 +415,9 @@ static u64 come_and_go(world *w, u64 n, std::mt19937_64 &gen)
 static void print_totals(const char *name, const totals &t)
 {
 	fprintf(stderr,
-		"# %-13s accepted %8" PRIu64 " landed %8" PRIu64 " reported %6" PRIu64 "; failed in the call %6" PRIu64
-		"\n",
-		name, t.accepted, t.landed, t.reported, t.refused);
+		"# %-13s accepted %8" PRIu64 " complete %8" PRIu64 " reported %6" PRIu64
+		"; failed in the call %6" PRIu64 "\n",
+		name, t.accepted, t.complete, t.reported, t.refused);
 }
 
 static totals add_up(const world &w)
@@ -426,27 +426,27 @@ static totals add_up(const world &w)
 
 	for (const totals &t : w.sum) {
 		all.accepted += t.accepted;
-		all.landed += t.landed;
+		all.complete += t.complete;
 		all.reported += t.reported;
 		all.refused += t.refused;
 	}
 	return all;
 }
 
-/* Enough of them?  By the clock it is asked with nothing in flight. */
-static bool enough(world *w, test::soak *by_clock, u64 n)
+/* True: the test is over.  A time limit is checked only with nothing in flight. */
+static bool is_over(world *w, test::soak *by_clock, u64 n)
 {
 	if (!test::soak::wanted())
 		return n >= 3000 * u64(test::scale());
-	for (hwq_of_work &l : w->work)
-		if (!l.under_way.empty())
+	for (work_queue &l : w->work)
+		if (!l.in_flight.empty())
 			return false;
 	return by_clock->over(n);
 }
 
 static void random_operations(void **)
 {
-	const u64 line = 100000;
+	const u64 report_interval = 100000;
 	auto gen = test::rng(12);
 	std::string struck;
 	u64 n = 0;
@@ -455,25 +455,25 @@ static void random_operations(void **)
 	open_all(&w);
 	ok(w.dev->eng->transport().inject(rules));
 	test::soak by_clock("random-faults");
-	while (!enough(&w, &by_clock, n)) {
-		hwq_of_work &l = w.work[gen() % n_streams];
-		const u64 told = n / line;
+	while (!is_over(&w, &by_clock, n)) {
+		work_queue &l = w.work[gen() % n_streams];
+		const u64 reports = n / report_interval;
 
-		if (w.let_go_at && n > w.let_go_at)
-			go_on(&w);
+		if (w.resume_at && n > w.resume_at)
+			resume(&w);
 		if (gen() % 25 == 0 || (n > 1000 && !w.losses))
-			n += come_and_go(&w, n, gen);
-		else if (l.under_way.empty())
+			n += reopen(&w, n, gen);
+		else if (l.in_flight.empty())
 			n += submit_round(&w, l, gen);
 		else
 			finish_round(&w, l);
-		if (n / line != told)
+		if (n / report_interval != reports)
 			fprintf(stderr, "# %" PRIu64 " operations\n", n);
 	}
-	if (w.let_go_at)
-		go_on(&w);
-	for (hwq_of_work &l : w.work)
-		if (!l.under_way.empty())
+	if (w.resume_at)
+		resume(&w);
+	for (work_queue &l : w.work)
+		if (!l.in_flight.empty())
 			finish_round(&w, l);
 	ok(w.dev->eng->transport().injected(&struck));
 	const totals all = add_up(w);
@@ -482,12 +482,12 @@ static void random_operations(void **)
 	print_totals("all", all);
 	fprintf(stderr,
 		"# %" PRIu64 " operations in %" PRIu64 " rounds; the device was lost %" PRIu64 " times, %" PRIu64
-		" of them standing still, and closed %" PRIu64 " times; %" PRIu64 " reported by its loss\n"
-		"# since it was opened last:\n%s",
+		" of them with stopped engines, and closed %" PRIu64 " times; %" PRIu64 " reported by its loss\n"
+		"# since the last open:\n%s",
 		n, w.rounds, w.losses, w.stops, w.closes, w.lost_with_device, struck.c_str());
 	assert_int_equal(all.accepted + all.refused, n);
-	assert_int_equal(all.accepted, all.landed + all.reported);
-	assert_true(all.reported > 0 && all.landed > 0 && w.losses > 0 && w.stops > 0);
+	assert_int_equal(all.accepted, all.complete + all.reported);
+	assert_true(all.reported > 0 && all.complete > 0 && w.losses > 0 && w.stops > 0);
 	if (test::soak::wanted())
 		by_clock.finish(n);
 	close_all(&w);

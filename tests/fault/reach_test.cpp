@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a server of another process reaches.  One that keeps every file that it gets, and writes to it, sees and
- * alters nothing of what the program does after the device was closed, or lost.
+ * What a server in another process can access.  One that retains every file that it gets, and writes to it, neither
+ * sees nor changes any data of the program after the device was closed or lost.
  * Run as: reach_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
-#include "tests/support/nosy.h"
+#include "tests/support/recording_proxy.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/until.h"
 
@@ -27,7 +27,7 @@ static constexpr size_t mib = 1024 * 1024;
 
 static pid_t sim;
 static std::string folder;
-static std::unique_ptr<nosy_server> nosy;
+static std::unique_ptr<recording_proxy> proxy;
 
 static int set_up(void **)
 {
@@ -37,27 +37,27 @@ static int set_up(void **)
 	folder = name;
 	sim = start_sim(getenv("USDMA_SIM"), folder + "/dev", {"--engines", "2", "--channels", "16", "--mem", "64M"});
 	assert_true(sim > 0);
-	nosy = std::make_unique<nosy_server>(folder + "/nosy", folder + "/dev");
-	setenv("USDMA_DEVICES", ("sim:mem=64M:engines=2:channels=16,vfio-user:" + folder + "/nosy").c_str(), 1);
+	proxy = std::make_unique<recording_proxy>(folder + "/proxy", folder + "/dev");
+	setenv("USDMA_DEVICES", ("sim:mem=64M:engines=2:channels=16,vfio-user:" + folder + "/proxy").c_str(), 1);
 	setenv("USDMA_HOST_ARENA", "2M", 1);
 	return 0;
 }
 
 static int tear_down(void **)
 {
-	nosy.reset();
+	proxy.reset();
 	end_sim(sim, SIGTERM);
 	return rmdir(folder.c_str());
 }
 
-/* ---- what is kept -------------------------------------------------------------------------------------- */
+/* ---- what the server retains --------------------------------------------------------------------------- */
 
-static bool is_pinned(const kept_file &f)
+static bool is_pinned(const retained_file &f)
 {
 	return f.from_client && f.name == "/memfd:usdma (deleted)";
 }
 
-/* Mappings of the file in this process: one is the server's own. */
+/* The number of mappings of the file in this process; one of them is the server's. */
 static unsigned mappings_of(unsigned long number)
 {
 	const std::string ino = " " + std::to_string(number) + " ";
@@ -69,22 +69,22 @@ static unsigned mappings_of(unsigned long number)
 	return n;
 }
 
-static bool is_kept(const u8 *what, size_t len)
+static bool server_has(const u8 *what, size_t len)
 {
-	for (const kept_file &f : nosy->kept())
+	for (const auto &f : proxy->retained_files())
 		if (is_pinned(f) && memmem(f.data, f.size, what, len))
 			return true;
 	return false;
 }
 
-static void scribble()
+static void overwrite_pinned()
 {
-	for (const kept_file &f : nosy->kept())
+	for (const auto &f : proxy->retained_files())
 		if (is_pinned(f))
 			memset(f.data, 0xdb, f.size);
 }
 
-/* Work of every kind that leaves something in pinned memory: staging buffers, time stamps, blocks. */
+/* All kinds of work that use pinned memory: staging buffers, time stamps, blocks. */
 static void work(usdma_device *dev, const std::vector<u8> &data)
 {
 	std::vector<u8> back(data.size());
@@ -103,8 +103,8 @@ static void work(usdma_device *dev, const std::vector<u8> &data)
 	WORKS(usdma_event_destroy(e));
 }
 
-/* New blocks, staging and time stamps: the server neither sees nor alters them. */
-static void keeps_nothing_of(usdma_device *dev)
+/* The server neither sees nor changes new blocks, staging buffers and time stamps. */
+static void check_no_access(usdma_device *dev)
 {
 	std::vector<block> blocks;
 	std::vector<u8> secret(3 * mib);
@@ -118,16 +118,16 @@ static void keeps_nothing_of(usdma_device *dev)
 			memcpy(blocks.back().data(), secret.data(), size);
 		}
 	work(dev, secret);
-	assert_false(is_kept(secret.data(), 48));
-	scribble();
+	assert_false(server_has(secret.data(), 48));
+	overwrite_pinned();
 	for (const block &b : blocks)
 		assert_memory_equal(b.data(), secret.data(), b.size());
 	work(dev, secret);
 }
 
-/* ---- C5 ---------------------------------------------------------------------------------------------- */
+/* ---- after close or loss ----------------------------------------------------------------------------- */
 
-static void nothing_after_its_close(void **)
+static void no_access_after_close(void **)
 {
 	device ok(healthy);
 	std::vector<u8> data(2 * mib, 0x11);
@@ -140,26 +140,26 @@ static void nothing_after_its_close(void **)
 		work(bad, data);
 		work(ok, data);
 		memcpy(live->data(), "seen while it was open", 22);
-		assert_true(is_kept(reinterpret_cast<const u8 *>("seen while it was open"), 22));
+		assert_true(server_has(reinterpret_cast<const u8 *>("seen while it was open"), 22));
 	}
-	keeps_nothing_of(ok);
-	/* All that it has is given back, but where a block of that time still lies. */
+	check_no_access(ok);
+	/* Only the file with the block that is still allocated is still mapped. */
 	unsigned left = 0;
-	for (const kept_file &f : nosy->kept())
+	for (const auto &f : proxy->retained_files())
 		left += is_pinned(f) && mappings_of(f.ino) > 1;
 	assert_int_equal(left, 1);
 	live.reset();
-	for (const kept_file &f : nosy->kept())
+	for (const auto &f : proxy->retained_files())
 		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
 }
 
-static void lose(usdma_device *dev)
+static void lose_device(usdma_device *dev)
 {
-	nosy->hang_up();
-	until("its loss", [=] { return flags_of(dev) & USDMA_DEVICE_LOST; });
+	proxy->hang_up();
+	until("the loss of the device", [=] { return flags_of(dev) & USDMA_DEVICE_LOST; });
 }
 
-static void nothing_after_its_loss(void **)
+static void no_access_after_loss(void **)
 {
 	device ok(healthy);
 	usdma_device *bad;
@@ -168,31 +168,31 @@ static void nothing_after_its_loss(void **)
 	const std::vector<u8> data(2 * mib, 0x22);
 	work(bad, data);
 	work(ok, data);
-	lose(bad);
-	keeps_nothing_of(ok);
+	lose_device(bad);
+	check_no_access(ok);
 	WORKS(usdma_close(bad));
-	keeps_nothing_of(ok);
-	for (const kept_file &f : nosy->kept())
+	check_no_access(ok);
+	for (const auto &f : proxy->retained_files())
 		assert_false(is_pinned(f) && mappings_of(f.ino) > 1);
 }
 
 /* ---- rings, records and stamps of a lost device ------------------------------------------------------------ */
 
-/* Writes over all that the server was given until now, rings too, for as long as it lives. */
-class scribbler {
+/* Overwrites all files that the server has got so far, rings too, until it is destroyed. */
+class overwriter {
 public:
-	scribbler() : files_(nosy->kept()), thread_([this] { run(); }) {}
-	~scribbler()
+	overwriter() : files_(proxy->retained_files()), thread_([this] { run(); }) {}
+	~overwriter()
 	{
 		stop_ = true;
 		thread_.join();
 	}
-	scribbler(const scribbler &) = delete;
-	/* Of the files that came since then none is one of its. */
-	void is_of_others(const std::vector<kept_file> &now) const
+	overwriter(const overwriter &) = delete;
+	/* None of the files that came since then is one of these. */
+	void check_not_reused(const std::vector<retained_file> &now) const
 	{
 		for (size_t i = files_.size(); i < now.size(); i++)
-			for (const kept_file &f : files_)
+			for (const retained_file &f : files_)
 				assert_false(now[i].from_client && now[i].ino == f.ino);
 	}
 	unsigned long rounds() const { return rounds_; }
@@ -200,19 +200,19 @@ public:
 private:
 	void run()
 	{
-		for (u8 with = 0x5b; !stop_; with++, rounds_++)
-			for (const kept_file &f : files_)
+		for (u8 byte = 0x5b; !stop_; byte++, rounds_++)
+			for (const retained_file &f : files_)
 				if (f.from_client)
-					memset(f.data, with, f.size);
+					memset(f.data, byte, f.size);
 	}
-	std::vector<kept_file> files_;
+	std::vector<retained_file> files_;
 	std::atomic<bool> stop_{false};
 	std::atomic<unsigned long> rounds_{0};
 	std::thread thread_;
 };
 
-/* Streams of their own, data, and stamps that could be true. */
-static void works_in_new_memory(usdma_device *dev, std::mt19937_64 &gen)
+/* Uses new streams; checks the data and that time stamps are plausible. */
+static void check_new_streams(usdma_device *dev, std::mt19937_64 &gen)
 {
 	const auto began = std::chrono::steady_clock::now();
 	std::vector<u8> data(300 * 1024);
@@ -236,41 +236,41 @@ static void works_in_new_memory(usdma_device *dev, std::mt19937_64 &gen)
 	}
 }
 
-static void no_ring_or_stamp_lives_on(void **)
+static void no_ring_or_stamp_is_reused(void **)
 {
 	device ok(healthy);
 	usdma_device *bad;
 	auto gen = rng(79);
 
 	WORKS(usdma_open_index(nosy_one, &bad));
-	works_in_new_memory(bad, gen);
-	works_in_new_memory(ok, gen);
-	lose(bad);
-	const scribbler late;
-	works_in_new_memory(ok, gen);
+	check_new_streams(bad, gen);
+	check_new_streams(ok, gen);
+	lose_device(bad);
+	const overwriter late;
+	check_new_streams(ok, gen);
 	WORKS(usdma_close(bad));
 	WORKS(usdma_open_index(nosy_one, &bad));
 	for (int i = 0; i < 3; i++) {
-		works_in_new_memory(bad, gen);
-		works_in_new_memory(ok, gen);
+		check_new_streams(bad, gen);
+		check_new_streams(ok, gen);
 	}
 	WORKS(usdma_close(bad));
 	until("a few rounds", [&] { return late.rounds() > 3; });
-	late.is_of_others(nosy->kept());
+	late.check_not_reused(proxy->retained_files());
 }
 
 /* ---- trust=no ---------------------------------------------------------------------------------------- */
 
-/* Neither side maps anything of the other's, and all works. */
-static void shares_nothing_untrusted(void **)
+/* Neither side maps memory of the other, and everything works. */
+static void untrusted_server_shares_nothing(void **)
 {
 	usdma_device *bad;
 	std::vector<u8> data(2 * mib);
 	auto gen = rng(77);
 
 	fill_random(data.data(), data.size(), gen);
-	const size_t before = nosy->kept().size();
-	WORKS(usdma_open(("vfio-user:" + folder + "/nosy:trust=no").c_str(), &bad));
+	const size_t before = proxy->retained_files().size();
+	WORKS(usdma_open(("vfio-user:" + folder + "/proxy:trust=no").c_str(), &bad));
 	{
 		const block host(bad, kind::pinned, mib), own(bad, kind::registered, mib), mem(bad, kind::device, mib);
 		stream s(bad);
@@ -283,7 +283,7 @@ static void shares_nothing_untrusted(void **)
 		assert_memory_equal(own.data(), data.data(), mib);
 	}
 	assert_false(flags_of(bad) & USDMA_DEVICE_CPU_VISIBLE);
-	const std::vector<kept_file> all = nosy->kept();
+	const std::vector<retained_file> all = proxy->retained_files();
 	for (size_t i = before; i < all.size(); i++) {
 		assert_false(all[i].from_client);
 		assert_int_equal(mappings_of(all[i].ino), 1);
@@ -291,10 +291,10 @@ static void shares_nothing_untrusted(void **)
 	WORKS(usdma_close(bad));
 }
 
-/* ---- C6 ---------------------------------------------------------------------------------------------- */
+/* ---- registered memory ------------------------------------------------------------------------------- */
 
-/* Of memory that is registered the bytes, not the pages around them. */
-static void reaches_the_bytes_that_are_registered(void **)
+/* The server can access the registered bytes, but not the rest of their pages. */
+static void only_registered_bytes_are_accessible(void **)
 {
 	static constexpr size_t page = 4096;
 	device bad(nosy_one);
@@ -307,32 +307,32 @@ static void reaches_the_bytes_that_are_registered(void **)
 	fill_random(other, sizeof(other), gen);
 	const std::vector<u8> before(pages, pages + 3 * page);
 	WORKS(usdma_host_register(pages + skip, len, 0));
-	const mapped_area area = nosy->areas().back();
+	const mapped_area area = proxy->areas().back();
 	assert_false(area.with_file);
 	for (size_t at : {skip, skip + 16, skip + len - 16}) {
-		assert_int_equal(nosy->read_client(area.iova + at, got, 16), 0);
+		assert_int_equal(proxy->read_client(area.iova + at, got, 16), 0);
 		assert_memory_equal(got, pages + at, 16);
 	}
 	for (size_t at : {size_t(0), skip - 1, skip + len - 15, skip + len, 2 * page - 16}) {
-		assert_int_equal(nosy->read_client(area.iova + at, got, 16), EFAULT);
-		assert_int_equal(nosy->write_client(area.iova + at, other, 16), EFAULT);
+		assert_int_equal(proxy->read_client(area.iova + at, got, 16), EFAULT);
+		assert_int_equal(proxy->write_client(area.iova + at, other, 16), EFAULT);
 	}
 	assert_memory_equal(pages, before.data(), before.size());
-	assert_int_equal(nosy->write_client(area.iova + skip + len - 16, other, 16), 0);
+	assert_int_equal(proxy->write_client(area.iova + skip + len - 16, other, 16), 0);
 	assert_memory_equal(pages + skip + len - 16, other, 16);
 	WORKS(usdma_host_unregister(pages + skip));
-	assert_int_equal(nosy->read_client(area.iova + skip, got, 16), EFAULT);
+	assert_int_equal(proxy->read_client(area.iova + skip, got, 16), EFAULT);
 	free(pages);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(nothing_after_its_close),
-		cmocka_unit_test(nothing_after_its_loss),
-		cmocka_unit_test(no_ring_or_stamp_lives_on),
-		cmocka_unit_test(shares_nothing_untrusted),
-		cmocka_unit_test(reaches_the_bytes_that_are_registered),
+		cmocka_unit_test(no_access_after_close),
+		cmocka_unit_test(no_access_after_loss),
+		cmocka_unit_test(no_ring_or_stamp_is_reused),
+		cmocka_unit_test(untrusted_server_shares_nothing),
+		cmocka_unit_test(only_registered_bytes_are_accessible),
 	};
 
 	return cmocka_run_group_tests_name("reach", tests, set_up, tear_down);

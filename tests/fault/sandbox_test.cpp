@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * usdma-sim as a process that trusts nobody: what it has given up once it
- * serves, that it reads and writes nothing but what its client mapped, and that
- * two of them do not disturb each other.
+ * The sandbox of usdma-sim: the privileges that it drops before it serves, that
+ * it only accesses memory which its client mapped, and that two instances do not
+ * affect each other.
  * Run as: sandbox_test (USDMA_SIM names the device program, USDMA_SIM_FILTERS
  * whether it was built with a list of system calls).
  */
@@ -51,8 +51,8 @@ struct sim_process : served_sim {
 		: served_sim({"--mem", "16M", "--channels", "4", "--share", share})
 	{
 	}
-	int end(int sig) { return end_sim(pid, sig); }
-	/* A line of /proc/PID/status: its number, -1: no such line. */
+	int stop(int sig) { return end_sim(pid, sig); }
+	/* The number in a line of /proc/PID/status; -1: no such line. */
 	long status(const char *key) const { return status_of(pid, key); }
 	/* The same of the process that serves the client. */
 	long client_status(const char *key) const { return status_of(client_process_of(pid), key); }
@@ -111,7 +111,7 @@ struct client {
 		put64(chan_ctrl(0) + chan_record, iova);
 		put32(chan_ctrl(0) + chan_command, chan_cmd_enable);
 	}
-	/* Runs one: none, or why it failed. */
+	/* Runs one descriptor and returns its fault reason. */
 	dma::fault_reason run(const descriptor &what)
 	{
 		descriptor d = what;
@@ -155,10 +155,10 @@ using dma::fault_reason;
 using dma::space;
 
 /*
- * After its start it can get no privilege; and, filtered, a call that is not on the list is refused
- * (seccomp(2): mode 2).
+ * After its start it cannot gain privileges; in a build with filters a system call that is not on the list is
+ * refused (seccomp(2): mode 2).
  */
-static void test_given_up(void **)
+static void test_dropped_privileges(void **)
 {
 	const bool filters = atoi(getenv("USDMA_SIM_FILTERS"));
 	sim_process s;
@@ -167,7 +167,7 @@ static void test_given_up(void **)
 	assert_int_equal(s.status("NoNewPrivs"), 1);
 	assert_int_equal(s.status("Seccomp"), filters ? 2 : 0);
 	{
-		/* It serves behind its list: threads, memory, interrupts, sleep and wake. */
+		/* It works with its filter: threads, memory, interrupts, sleep and wake. */
 		client c(s);
 		c.map();
 		c.enable();
@@ -175,13 +175,13 @@ static void test_given_up(void **)
 		assert_true(c.copy(space::host, client::iova + client::data, space::host,
 				   client::iova + client::data + 64, 64) == fault_reason::none);
 		assert_int_equal(c.mem.data()[client::data + 127], 0x3c);
-		/* Signals that are not to end it do not. */
+		/* Signals that must not end it. */
 		for (int sig : {SIGUSR1, SIGCONT, SIGWINCH, SIGURG, SIGCHLD})
 			for (pid_t to : {s.pid, client_process_of(s.pid)})
 				assert_int_equal(kill(to, sig), 0);
 		assert_true(c.copy(space::host, client::iova + client::data, space::device, 0, 64) ==
 			    fault_reason::none);
-		/* It is a process of its own, with its threads, behind a list of its own. */
+		/* The client is served by a separate process with its own threads and filter. */
 		assert_true(s.client_status("Threads") > 1);
 		assert_int_equal(s.client_status("NoNewPrivs"), 1);
 		assert_int_equal(s.client_status("Seccomp_filters"), filters                                ? 2 :
@@ -193,12 +193,12 @@ static void test_given_up(void **)
 	next.map();
 	assert_int_equal(lstat(s.path.c_str(), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	/* It ends well and leaves no socket, although no file is within its reach any more. */
-	assert_int_equal(s.end(SIGTERM), 0);
+	/* It exits with status 0 and removes its socket, although it cannot access files any more. */
+	assert_int_equal(s.stop(SIGTERM), 0);
 	assert_int_not_equal(lstat(s.path.c_str(), &st), 0);
 }
 
-/* What a process of a client's must not do ends it; each in a child, which would end by itself else. */
+/* A forbidden action kills a process that serves a client; each runs in a child that otherwise exits. */
 static void test_confined(void **)
 {
 	static const struct {
@@ -239,7 +239,7 @@ static void test_confined(void **)
 	}
 }
 
-/* Without a list of system calls a name would still be followed: not where the kernel has Landlock. */
+/* Without a system call filter, Landlock (if the kernel has it) prevents access to files by name. */
 static void test_no_file_by_name(void **)
 {
 	const pid_t child = fork();
@@ -249,7 +249,7 @@ static void test_no_file_by_name(void **)
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || tool::sandbox_leave_files())
 			_exit(1);
 		if (open("/", O_RDONLY | O_CLOEXEC) >= 0)
-			_exit(2); /* a kernel without it, or a build that does not ask */
+			_exit(2); /* a kernel or a build without Landlock */
 		_exit(errno == EACCES ? 0 : 3);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -259,7 +259,7 @@ static void test_no_file_by_name(void **)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* One client's process ends by what no process should: the next client is served, and the end of all says so. */
+/* The process of one client crashes: the next client is served, and the exit status of usdma-sim reports it. */
 static void test_next_after_a_crash(void **)
 {
 	sim_process s;
@@ -278,18 +278,18 @@ static void test_next_after_a_crash(void **)
 	next.map();
 	next.enable();
 	assert_true(next.copy(space::host, client::iova + client::data, space::device, 0, 64) == fault_reason::none);
-	const int status = s.end(SIGTERM);
+	const int status = s.stop(SIGTERM);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 1);
 }
 
-/* It does not even hear the end: the client's process is stopped, and then nothing but SIGKILL ends it. */
+/* The process of a client is stopped and does not notice the end of its connection: only SIGKILL ends it. */
 static void test_stopped_process(void **)
 {
 	sim_process s;
 
 	for (bool by_signal : {false, true}) {
-		/* A sanitizer's last look takes longer than a client waits (sim_clients.cpp). */
+		/* A sanitizer's leak check at exit takes longer than a client waits (sim_clients.cpp). */
 		if (sanitized && !by_signal)
 			continue;
 		auto c = std::make_unique<client>(s);
@@ -297,27 +297,27 @@ static void test_stopped_process(void **)
 
 		assert_int_equal(kill(process, SIGSTOP), 0);
 		if (by_signal) {
-			assert_int_equal(s.end(SIGTERM), 0);
+			assert_int_equal(s.stop(SIGTERM), 0);
 			assert_true(kill(process, 0) && errno == ESRCH);
 		} else {
-			/* Its driver waits for the answer to its goodbye, and leaves. */
+			/* The driver waits for the reply to its last message, then closes. */
 			c.reset();
 			client next(s);
 		}
 	}
 }
 
-/* Killed, it leaves the socket, and the next one takes its place. */
+/* SIGKILL leaves the socket, which the next instance replaces. */
 static void test_killed_leaves_the_path(void **)
 {
 	sim_process s;
 	struct stat st;
 
-	assert_int_equal(s.end(SIGKILL), SIGKILL);
+	assert_int_equal(s.stop(SIGKILL), SIGKILL);
 	assert_int_equal(lstat(s.path.c_str(), &st), 0);
 }
 
-/* Without a mapping there is nothing: no ring, no record, no byte; with one, nothing outside of it. */
+/* Without a mapping the device accesses no ring, record or data; with one, nothing outside of it. */
 static void test_nothing_without_map(void **)
 {
 	sim_process s;
@@ -340,7 +340,7 @@ static void test_nothing_without_map(void **)
 		assert_int_equal(c.mem.data()[client::data + i], 0x11);
 }
 
-/* More than the device is willing to map is refused, and what was given back counts no more. */
+/* Mappings above the limit (--share) are refused; an unmapped one does not count any more. */
 static void test_bounds(void **)
 {
 	sim_process s("1M");
@@ -365,7 +365,7 @@ static void test_bounds(void **)
 	}
 }
 
-/* Two devices, two clients: whatever the ring of the one says, each copy of the other lands. */
+/* Two devices with two clients: random descriptors of one do not affect the copies of the other. */
 static void test_neighbours(void **)
 {
 	auto gen = rng(3);
@@ -382,7 +382,7 @@ static void test_neighbours(void **)
 		fill_random(&d, sizeof(d), gen);
 		d.op = u8(d.op % 12);
 		if (d.op == u8(dma::opcode::wait))
-			d.height = 1; /* ms: else it may rightly wait for ever */
+			d.height = 1; /* ms; without a limit it may wait forever */
 		bad.run(d);
 		u8 *at = good.mem.data() + client::data;
 		fill_random(at, page, gen);
@@ -390,8 +390,8 @@ static void test_neighbours(void **)
 				      client::iova + client::data + page, page) == fault_reason::none);
 		assert_memory_equal(at, at + page, page);
 	}
-	/* The one dies; the other does not notice. */
-	bad_sim.end(SIGKILL);
+	/* One is killed; the other still works. */
+	bad_sim.stop(SIGKILL);
 	assert_true(good.copy(space::host, client::iova + client::data, space::host, client::iova + client::data + page,
 			      64) == fault_reason::none);
 }
@@ -399,14 +399,10 @@ static void test_neighbours(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_confined),
-		cmocka_unit_test(test_no_file_by_name),
-		cmocka_unit_test(test_next_after_a_crash),
-		cmocka_unit_test(test_stopped_process),
-		cmocka_unit_test(test_killed_leaves_the_path),
-		cmocka_unit_test(test_nothing_without_map),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_dropped_privileges),  cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_no_file_by_name),     cmocka_unit_test(test_next_after_a_crash),
+		cmocka_unit_test(test_stopped_process),     cmocka_unit_test(test_killed_leaves_the_path),
+		cmocka_unit_test(test_nothing_without_map), cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_neighbours),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Many of everything, over the wrap of the ring's numbers, with the data looked at: 10,000 streams, 100,000
- * registered regions.  USDMA_TEST_SMALL: a tenth, for sanitizers.
+ * 10,000 streams and 100,000 registered regions, across the wrap of the ring's sequence numbers, with all data
+ * compared.  USDMA_TEST_SMALL: a tenth, for sanitizers.
  */
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
@@ -19,11 +19,11 @@ using namespace usdma::core;
 using usdma::test::ptr;
 
 static constexpr u64 page = 4096;
-static constexpr u64 longest = 240000; /* ms: a machine of two slow cores needs a fraction */
+static constexpr u64 timeout_ms = 240000; /* two slow cores need a fraction of it */
 
 static deadline soon()
 {
-	return deadline::in_ms(longest);
+	return deadline::in_ms(timeout_ms);
 }
 
 static u64 many(u64 n)
@@ -49,7 +49,7 @@ struct on_device {
 	u64 at = 0;
 };
 
-/* Each stream carries a slot of its own in and out again, all of them at the same time. */
+/* Each stream copies its own slot in and out, all of them at the same time. */
 static void streams(void **)
 {
 	constexpr u64 slot = 256;
@@ -83,10 +83,7 @@ static void streams(void **)
 		ok(stream_destroy(one));
 }
 
-/*
- * A region a page; random ones of them, first and last included, take part in copies, before and after half of
- * them went.
- */
+/* Regions of one page: copies with random ones, the first and the last, before and after half are unregistered. */
 static void regions(void **)
 {
 	const u64 n = many(100000), probes = many(4000);
@@ -118,7 +115,7 @@ static void regions(void **)
 		probe(gen() % n, gen() % n);
 	for (u64 i = 0; i < n; i += 2)
 		ok(host_unregister(area + i * page));
-	/* A page that went is ordinary memory again, its neighbours still are not. */
+	/* An unregistered page is ordinary memory again, its neighbours are still registered. */
 	assert_true(translate(area).cls == mem_class::unregistered);
 	assert_true(translate(area + page).cls == mem_class::host);
 	for (u64 i = 0; i < probes; i++)
@@ -130,8 +127,8 @@ static void regions(void **)
 	munmap(area, n * page);
 }
 
-/* All of it crossed 2^32, where the low halves of the sequence numbers begin again. */
-static void was_near_the_wrap(void **)
+/* The tests start below 2^32, where the low halves of the sequence numbers wrap. */
+static void starts_before_the_wrap(void **)
 {
 	assert_true(config_get().first_seq < u64(1) << 32);
 	assert_true(config_get().first_seq > (u64(1) << 32) - 1000);
@@ -140,7 +137,7 @@ static void was_near_the_wrap(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(was_near_the_wrap),
+		cmocka_unit_test(starts_before_the_wrap),
 		cmocka_unit_test(streams),
 		cmocka_unit_test(regions),
 	};

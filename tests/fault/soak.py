@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Runs loads in turn, each time with another seed: random faults, random ACL programs.  A wrong byte fails, and so does memory, a descriptor, a mapping
-or a thread more at a turn's end (tests/support/soak.cpp).  Prints TAP.
+Runs loads in turn, each time with another seed: random faults, random ACL programs.  A run fails if data is wrong, or if memory, descriptors,
+mappings or threads have grown at its end (tests/support/soak.cpp).  Prints TAP.
 
   tests/fault/soak.py BUILD_DIR [--minutes 10]
 """

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device process that hangs until the library counts it as lost, and then goes on with what it was told (SIGSTOP,
- * SIGCONT).  Two other devices, one of each kind, are at work all the while with memory of the same kinds: not one
- * byte of theirs may change.  (Embedded ones that hang and go on: random-faults.)
+ * A device process hangs (SIGSTOP) until the library counts it as lost; then it resumes (SIGCONT) and executes the
+ * descriptors that it still has.  Meanwhile two other devices, one embedded and one in a process, copy memory of the
+ * same kinds: none of their bytes may change.  (Embedded devices that hang and resume: random-faults.)
  * Run as: stopped_test (USDMA_SIM names the device program).
  */
 #include "lib/core/memory/retire.h"
@@ -30,32 +30,32 @@ using u8 = unsigned char;
 using u64 = unsigned long long;
 
 static constexpr size_t KiB = 1024, MiB = 1024 * KiB;
-static constexpr size_t most = 1536 * KiB; /* bytes of one copy */
+static constexpr size_t max_copy = 1536 * KiB;
 static constexpr size_t pool_size = 4 * MiB;
 static constexpr unsigned other_process = 1, other_embedded = 2;
 
 static std::string folder;
 static pid_t victim_sim, other_sim;
-static std::vector<u8> pool; /* random bytes: all that is copied comes from here */
+static std::vector<u8> pool; /* random bytes, the source of all copies */
 
-/* ---- what is wrong, from any thread ------------------------------------------------------------------ */
+/* ---- failures, counted by any thread ----------------------------------------------------------------- */
 
-static std::atomic<unsigned> wrong{0};
-static std::atomic<u64> compared{0}, losses{0}, kept_registrations{0}, other_rounds{0};
-static std::atomic<u64> most_kept{0};
+static std::atomic<unsigned> failures{0};
+static std::atomic<u64> compared{0}, losses{0}, pending_unregisters{0}, bystander_rounds{0};
+static std::atomic<u64> max_retained{0};
 
-[[gnu::format(printf, 1, 2)]] static void complain(const char *format, ...)
+[[gnu::format(printf, 1, 2)]] static void report_failure(const char *format, ...)
 {
 	va_list args;
 
-	if (wrong++ >= 20)
+	if (failures++ >= 20)
 		return;
 	va_start(args, format);
 	vprint_error(format, args);
 	va_end(args);
 }
 
-static bool same(const u8 *got, const u8 *want, size_t len, const char *what)
+static bool check_same(const u8 *got, const u8 *want, size_t len, const char *what)
 {
 	compared += len;
 	if (!memcmp(got, want, len))
@@ -63,7 +63,7 @@ static bool same(const u8 *got, const u8 *want, size_t len, const char *what)
 	size_t n = 0;
 	for (size_t i = 0; i < len; i++)
 		n += got[i] != want[i];
-	complain("%s: %zu of %zu bytes are wrong\n", what, n, len);
+	report_failure("%s: %zu of %zu bytes are wrong\n", what, n, len);
 	return false;
 }
 
@@ -73,40 +73,40 @@ static bool all_are(const u8 *got, u8 value, size_t len, const char *what)
 
 	compared += len;
 	if (n)
-		complain("%s: %zu of %zu bytes were written\n", what, n, len);
+		report_failure("%s: %zu of %zu bytes were written\n", what, n, len);
 	return !n;
 }
 
-/* What a call on a device that may be lost is allowed to return. */
-static bool worked(int err, const char *call)
+/* A call on a device that may be lost returns 0 or -ENODEV. */
+static bool works_or_lost(int err, const char *call)
 {
 	if (err && err != -ENODEV)
-		complain("%s: %d (%s)\n", call, err, usdma_error_text());
+		report_failure("%s: %d (%s)\n", call, err, usdma_error_text());
 	return !err;
 }
 
-/* … and one on a device that is not. */
-static bool must(int err, const char *call)
+/* A call on another device must succeed. */
+static bool must_work(int err, const char *call)
 {
 	if (err)
-		complain("%s, of another device: %d (%s)\n", call, err, usdma_error_text());
+		report_failure("%s, of another device: %d (%s)\n", call, err, usdma_error_text());
 	return !err;
 }
 
-/* ---- the others -------------------------------------------------------------------------------------- */
+/* ---- the other devices ------------------------------------------------------------------------------- */
 
 struct piece {
 	size_t from, len;
 };
 
-static piece some(std::mt19937_64 &gen)
+static piece random_piece(std::mt19937_64 &gen)
 {
-	const size_t len = 1 + gen() % most;
+	const size_t len = 1 + gen() % max_copy;
 
 	return {gen() % (pool_size - len), len};
 }
 
-/* Memory of a kind, got and given back by calls that are counted. */
+/* Memory of one kind; a failed allocation or release is reported. */
 class memory {
 public:
 	memory(kind k, size_t len) : kind_(k)
@@ -114,48 +114,48 @@ public:
 		void *p = nullptr;
 
 		if (k == kind::pinned)
-			must(usdma_host_alloc(nullptr, len, &p), "host_alloc");
+			must_work(usdma_host_alloc(nullptr, len, &p), "host_alloc");
 		else
 			p = aligned_alloc(4096, (len + 4095) / 4096 * 4096);
 		p_ = static_cast<u8 *>(p);
 		if (k == kind::registered)
-			registered_ = must(usdma_host_register(p, len, 0), "host_register");
+			registered_ = must_work(usdma_host_register(p, len, 0), "host_register");
 	}
 	memory(const memory &) = delete;
 	~memory()
 	{
 		if (kind_ == kind::pinned)
-			must(usdma_host_free(p_), "host_free");
-		else if (!registered_ || give_back())
+			must_work(usdma_host_free(p_), "host_free");
+		else if (!registered_ || unregister())
 			free(p_);
 	}
 	u8 *data() const { return p_; }
 
 private:
-	/* It was mapped into the one that hangs: then it is kept, and so is the memory. */
-	bool give_back()
+	/* -EBUSY: it was mapped for the device that hangs.  It is unregistered again later. */
+	bool unregister()
 	{
 		const int err = usdma_host_unregister(p_);
 
 		if (err != -EBUSY)
-			return must(err, "host_unregister");
-		kept_registrations++;
-		std::lock_guard guard(kept_lock);
-		kept.push_back(p_);
+			return must_work(err, "host_unregister");
+		pending_unregisters++;
+		std::lock_guard guard(still_mapped_lock);
+		still_mapped.push_back(p_);
 		return false;
 	}
 
 public:
-	static std::mutex kept_lock;
-	static std::vector<u8 *> kept;
+	static std::mutex still_mapped_lock;
+	static std::vector<u8 *> still_mapped;
 
 private:
 	kind kind_;
 	u8 *p_ = nullptr;
 	bool registered_ = false;
 };
-std::mutex memory::kept_lock;
-std::vector<u8 *> memory::kept;
+std::mutex memory::still_mapped_lock;
+std::vector<u8 *> memory::still_mapped;
 
 static bool batch(usdma_stream *s, u8 *dst, const u8 *src, size_t len)
 {
@@ -164,13 +164,13 @@ static bool batch(usdma_stream *s, u8 *dst, const u8 *src, size_t len)
 
 	for (size_t at = 0; at < len; at += 64 * KiB)
 		items.push_back({dst + at, src + at, std::min(len - at, 64 * KiB)});
-	return must(usdma_copy_batch(s, items.data(), items.size(), &done), "copy_batch");
+	return must_work(usdma_copy_batch(s, items.data(), items.size(), &done), "copy_batch");
 }
 
-/* Into the device and back, by new memory of this kind each time. */
-static void there_and_back(usdma_stream *s, u8 *mem, kind k, std::mt19937_64 &gen)
+/* Copies into the device and back, with new memory of this kind each time. */
+static void round_trip(usdma_stream *s, u8 *mem, kind k, std::mt19937_64 &gen)
 {
-	const piece p = some(gen);
+	const piece p = random_piece(gen);
 	memory from(k, p.len), to(k, p.len);
 
 	if (!from.data() || !to.data())
@@ -180,14 +180,14 @@ static void there_and_back(usdma_stream *s, u8 *mem, kind k, std::mt19937_64 &ge
 	if (gen() % 2)
 		batch(s, mem, from.data(), p.len);
 	else
-		must(usdma_copy(s, mem, from.data(), p.len), "copy in");
-	must(usdma_copy(s, to.data(), mem, p.len), "copy out");
-	must(usdma_stream_sync(s, long_ms), "stream_sync");
-	same(from.data(), &pool[p.from], p.len, "source of another device's copy");
-	same(to.data(), &pool[p.from], p.len, "another device's copy");
+		must_work(usdma_copy(s, mem, from.data(), p.len), "copy in");
+	must_work(usdma_copy(s, to.data(), mem, p.len), "copy out");
+	must_work(usdma_stream_sync(s, long_ms), "stream_sync");
+	check_same(from.data(), &pool[p.from], p.len, "source of another device's copy");
+	check_same(to.data(), &pool[p.from], p.len, "another device's copy");
 }
 
-struct others {
+struct bystanders {
 	std::atomic<bool> stop{false};
 	std::vector<std::thread> threads;
 
@@ -198,31 +198,28 @@ struct others {
 		usdma_stream *s;
 		void *mem;
 
-		if (!must(usdma_open_index(slot, &dev), "open") ||
-		    !must(usdma_stream_create(dev, nullptr, &s), "stream_create") ||
-		    !must(usdma_device_alloc(dev, most, &mem), "device_alloc"))
+		if (!must_work(usdma_open_index(slot, &dev), "open") ||
+		    !must_work(usdma_stream_create(dev, nullptr, &s), "stream_create") ||
+		    !must_work(usdma_device_alloc(dev, max_copy, &mem), "device_alloc"))
 			return;
-		/*
-		 * A process reaches registered memory by messages: one thread's, for both directions at once
-		 * are another matter.
-		 */
+		/* A device process accesses registered memory by messages: only one thread uses it. */
 		static constexpr kind kinds[] = {kind::pinned, kind::pageable, kind::pageable, kind::registered};
-		const size_t most_kinds = std::size(kinds) - (slot == other_process && n);
-		while (!stop && !wrong) {
-			there_and_back(s, static_cast<u8 *>(mem), kinds[gen() % most_kinds], gen);
-			other_rounds++;
+		const size_t kind_count = std::size(kinds) - (slot == other_process && n);
+		while (!stop && !failures) {
+			round_trip(s, static_cast<u8 *>(mem), kinds[gen() % kind_count], gen);
+			bystander_rounds++;
 		}
-		must(usdma_stream_destroy(s), "stream_destroy");
-		must(usdma_device_free(mem), "device_free");
-		must(usdma_close(dev), "close");
+		must_work(usdma_stream_destroy(s), "stream_destroy");
+		must_work(usdma_device_free(mem), "device_free");
+		must_work(usdma_close(dev), "close");
 	}
-	others()
+	bystanders()
 	{
 		for (unsigned slot : {other_process, other_embedded})
 			for (unsigned n = 0; n < 2; n++)
 				threads.emplace_back([=, this] { work(slot, n); });
 	}
-	~others()
+	~bystanders()
 	{
 		stop = true;
 		for (std::thread &t : threads)
@@ -230,70 +227,70 @@ struct others {
 	}
 };
 
-/* A few rounds of theirs, while things are as they are now. */
-static void others_work(u64 n)
+/* Waits until the other devices have done n more rounds. */
+static void wait_bystander_rounds(u64 n)
 {
-	const u64 until = other_rounds + n;
+	const u64 until = bystander_rounds + n;
 
-	while (other_rounds < until && !wrong)
+	while (bystander_rounds < until && !failures)
 		std::this_thread::yield();
 }
 
-/* ---- who hangs -------------------------------------------------------------------------------- */
+/* ---- the device that hangs ---------------------------------------------------------------------------- */
 
-/* What the process that hangs has open: its end of the connection to us, if we may have it. */
+/* A duplicate of the process's client socket; -1: this process may not duplicate it. */
 static int connection_of(pid_t pid)
 {
 	const int process = int(syscall(SYS_pidfd_open, pid, 0));
 	int found = -1;
 
 	for (int fd = 3; fd < 64 && process >= 0 && found < 0; fd++) {
-		const int mine = int(syscall(SYS_pidfd_getfd, process, fd, 0));
+		const int copied_fd = int(syscall(SYS_pidfd_getfd, process, fd, 0));
 		sockaddr_un peer, own = {};
 		socklen_t len = sizeof(peer), own_len = sizeof(own);
 
-		/* Of the socket at a path: a client's. */
-		if (mine >= 0 && !getpeername(mine, reinterpret_cast<sockaddr *>(&peer), &len) &&
-		    !getsockname(mine, reinterpret_cast<sockaddr *>(&own), &own_len) && own.sun_path[0])
-			found = mine;
-		else if (mine >= 0)
-			close(mine);
+		/* A socket bound to a path is a client's connection. */
+		if (copied_fd >= 0 && !getpeername(copied_fd, reinterpret_cast<sockaddr *>(&peer), &len) &&
+		    !getsockname(copied_fd, reinterpret_cast<sockaddr *>(&own), &own_len) && own.sun_path[0])
+			found = copied_fd;
+		else if (copied_fd >= 0)
+			close(copied_fd);
 	}
 	if (process >= 0)
 		close(process);
 	return found;
 }
 
-/* Two ways to lose it: by a word that makes no sense, as if it had said that last; or by its silence. */
+/* It is lost after an invalid message in its name, or because it does not reply. */
 struct victim {
 	usdma_device *dev = nullptr;
-	bool cut;
+	bool send_garbage;
 
-	explicit victim(bool cut_link) : cut(cut_link) {}
+	explicit victim(bool garbage) : send_garbage(garbage) {}
 	void open() { WORKS(usdma_open_index(0, &dev)); }
 	void stop() const
 	{
-		static const char garbage[] = "this is no vfio-user message";
+		static const char bad_message[] = "this is no vfio-user message";
 
 		stop_sim(victim_sim);
-		const int fd = cut ? connection_of(victim_sim) : -1;
+		const int fd = send_garbage ? connection_of(victim_sim) : -1;
 		if (fd < 0)
 			return;
-		assert_int_equal(send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL), sizeof(garbage));
+		assert_int_equal(send(fd, bad_message, sizeof(bad_message), MSG_NOSIGNAL), sizeof(bad_message));
 		close(fd);
 	}
-	static void go_on() { continue_sim(victim_sim); }
+	static void resume() { continue_sim(victim_sim); }
 };
 
-/* ---- its work ---------------------------------------------------------------------------------------- */
+/* ---- the load on it ---------------------------------------------------------------------------------- */
 
-/* Each way of copying goes on until the device is lost, in a thread and stream of its own. */
+/* Copies of one kind until the device is lost, in its own thread and stream. */
 struct load {
 	usdma_device *dev;
-	u8 *mem; /* in the device: the beginning of the pool */
+	u8 *mem; /* device memory with a copy of the pool */
 	usdma_stream *s = nullptr;
 	std::vector<u8 *> pinned;
-	u8 *own = nullptr; /* registered */
+	u8 *user_mem = nullptr; /* allocated by the program, registered */
 	bool registered = false;
 	std::thread thread;
 
@@ -302,88 +299,89 @@ struct load {
 	load(usdma_device *d, u8 *m) : dev(d), mem(m) { WORKS(usdma_stream_create(dev, nullptr, &s)); }
 	load(load &&) = default;
 
-	bool pageable(std::mt19937_64 &gen)
+	bool pageable_copies(std::mt19937_64 &gen)
 	{
-		const piece p = some(gen);
+		const piece p = random_piece(gen);
 		std::vector<u8> plain(p.len);
 
-		if (!worked(usdma_copy(s, plain.data(), mem + p.from, p.len), "pageable copy out"))
+		if (!works_or_lost(usdma_copy(s, plain.data(), mem + p.from, p.len), "pageable copy out"))
 			return false;
-		same(plain.data(), &pool[p.from], p.len, "a copy out of the device that is to be lost");
-		return worked(usdma_copy(s, mem + p.from, &pool[p.from], p.len), "pageable copy in");
+		check_same(plain.data(), &pool[p.from], p.len, "a pageable copy out of the device under test");
+		return works_or_lost(usdma_copy(s, mem + p.from, &pool[p.from], p.len), "pageable copy in");
 	}
-	/* Much at a time: it is in the ring when the device hangs. */
-	bool many(u8 *const *to, size_t n)
+	/* Many copies at a time, so that some are in the ring when the device hangs. */
+	bool copy_out_many(u8 *const *to, size_t n)
 	{
 		for (unsigned again = 0; again < 4; again++)
 			for (size_t i = 0; i < n; i++)
-				if (!worked(usdma_copy(s, to[i], mem + i * 64 * KiB, size), "copy out"))
+				if (!works_or_lost(usdma_copy(s, to[i], mem + i * 64 * KiB, size), "copy out"))
 					return false;
-		if (!worked(usdma_stream_sync(s, -1), "stream_sync"))
+		if (!works_or_lost(usdma_stream_sync(s, -1), "stream_sync"))
 			return false;
 		for (size_t i = 0; i < n; i++)
-			same(to[i], &pool[i * 64 * KiB], size, "a pinned copy out of the device that is to be lost");
+			check_same(to[i], &pool[i * 64 * KiB], size, "a pinned copy out of the device under test");
 		return true;
 	}
-	bool in_pinned(std::mt19937_64 &gen)
+	bool pinned_copies(std::mt19937_64 &gen)
 	{
 		while (pinned.size() < blocks) {
 			void *p;
 
-			if (!must(usdma_host_alloc(dev, size, &p), "host_alloc"))
+			if (!must_work(usdma_host_alloc(dev, size, &p), "host_alloc"))
 				return false;
 			pinned.push_back(static_cast<u8 *>(p));
 		}
-		if (!many(pinned.data(), pinned.size()))
+		if (!copy_out_many(pinned.data(), pinned.size()))
 			return false;
-		must(usdma_host_free(pinned.back()), "host_free");
+		must_work(usdma_host_free(pinned.back()), "host_free");
 		pinned.pop_back();
 		(void)gen;
 		return true;
 	}
-	bool in_batch(std::mt19937_64 &gen)
+	bool batch_copies(std::mt19937_64 &gen)
 	{
 		std::vector<usdma_copy_item> items;
 		size_t done;
 
 		for (u8 *p : pinned)
 			items.push_back({p, mem + gen() % MiB, size / 2});
-		return worked(usdma_copy_batch(s, items.data(), items.size(), &done), "copy_batch") && in_pinned(gen);
+		return works_or_lost(usdma_copy_batch(s, items.data(), items.size(), &done), "copy_batch") &&
+		       pinned_copies(gen);
 	}
-	bool in_own(std::mt19937_64 &gen)
+	bool registered_copies(std::mt19937_64 &gen)
 	{
-		if (!own) {
-			own = static_cast<u8 *>(aligned_alloc(4096, size));
-			registered = must(usdma_host_register(own, size, 0), "host_register");
+		if (!user_mem) {
+			user_mem = static_cast<u8 *>(aligned_alloc(4096, size));
+			registered = must_work(usdma_host_register(user_mem, size, 0), "host_register");
 		}
-		return registered && many(&own, 1) && gen();
+		return registered && copy_out_many(&user_mem, 1) && gen();
 	}
-	void run(unsigned way, u64 seed)
+	void run(unsigned mode, u64 seed)
 	{
 		std::mt19937_64 gen(seed);
 
-		for (bool on = true; on;)
-			on = way == 0 ? pageable(gen) :
-			     way == 1 ? in_pinned(gen) :
-			     way == 2 ? in_batch(gen) :
-					in_own(gen);
+		for (bool alive = true; alive;)
+			alive = mode == 0 ? pageable_copies(gen) :
+				mode == 1 ? pinned_copies(gen) :
+				mode == 2 ? batch_copies(gen) :
+					    registered_copies(gen);
 	}
 	void free_pinned()
 	{
 		for (u8 *p : pinned)
-			must(usdma_host_free(p), "host_free of a lost device's block");
+			must_work(usdma_host_free(p), "host_free of a lost device's block");
 		pinned.clear();
 	}
-	/* True: the memory is the program's own again. */
-	bool take_back()
+	/* True: the library does not use user_mem any more. */
+	bool unregister()
 	{
 		if (!registered)
-			return own;
-		const int err = usdma_host_unregister(own);
+			return user_mem;
+		const int err = usdma_host_unregister(user_mem);
 
 		if (err && err != -EBUSY)
-			complain("host_unregister: %d (%s)\n", err, usdma_error_text());
-		kept_registrations += err == -EBUSY;
+			report_failure("host_unregister: %d (%s)\n", err, usdma_error_text());
+		pending_unregisters += err == -EBUSY;
 		registered = err != 0;
 		return !err;
 	}
@@ -391,85 +389,86 @@ struct load {
 	{
 		const int err = usdma_stream_destroy(s);
 
-		/* What went on and was cut off, or found its memory taken away, failed. */
+		/* Copies that were aborted, or whose memory was unregistered, have failed. */
 		if (err && err != -ENODEV && err != -EIO && err != -EFAULT)
-			complain("stream_destroy: %d (%s)\n", err, usdma_error_text());
+			report_failure("stream_destroy: %d (%s)\n", err, usdma_error_text());
 	}
 };
 
-/* Until the library counts it as lost: it does not answer, or makes no progress. */
-static void until_lost(usdma_device *dev, usdma_stream *s, bool by_hang)
+/* Waits until the library counts it as lost: it does not reply, or makes no progress. */
+static void wait_lost(usdma_device *dev, usdma_stream *s, bool by_hang)
 {
 	if (by_hang) {
-		worked(usdma_stream_sync(s, -1), "stream_sync of what hangs");
+		works_or_lost(usdma_stream_sync(s, -1), "stream_sync of a device that hangs");
 		return;
 	}
 	for (void *p; !(flags_of(dev) & USDMA_DEVICE_LOST);) {
-		if (must(usdma_host_alloc(nullptr, 20 * MiB, &p), "host_alloc that asks"))
-			must(usdma_host_free(p), "host_free");
+		if (must_work(usdma_host_alloc(nullptr, 20 * MiB, &p), "host_alloc that sends a request"))
+			must_work(usdma_host_free(p), "host_free");
 	}
 }
 
-/* Pinned memory as it was freed just now, in the hands of somebody else. */
-struct hunters {
+/* Pinned memory that was just freed, allocated again: nothing may write to it. */
+struct reallocated {
 	std::vector<u8 *> blocks;
 
-	explicit hunters(size_t n)
+	explicit reallocated(size_t n)
 	{
-		for (void *p; blocks.size() < n && must(usdma_host_alloc(nullptr, load::size, &p), "host_alloc");) {
+		for (void *p;
+		     blocks.size() < n && must_work(usdma_host_alloc(nullptr, load::size, &p), "host_alloc");) {
 			blocks.push_back(static_cast<u8 *>(p));
 			memset(p, 0x22, load::size);
 		}
 	}
-	~hunters()
+	~reallocated()
 	{
 		for (u8 *p : blocks) {
 			all_are(p, 0x22, load::size, "pinned memory that was allocated after the loss");
-			must(usdma_host_free(p), "host_free");
+			must_work(usdma_host_free(p), "host_free");
 		}
 	}
 };
 
-static void pause_some(std::mt19937_64 &gen, unsigned most_us)
+static void random_pause(std::mt19937_64 &gen, unsigned max_us)
 {
-	const timespec t = {0, long(gen() % most_us * 1000)};
+	const timespec t = {0, long(gen() % max_us * 1000)};
 
 	nanosleep(&t, nullptr);
 }
 
-static void until_quiet(usdma_device *dev)
+static void wait_quiesced(usdma_device *dev)
 {
 	const u64 until = u64(time(nullptr)) + u64(long_ms) / 1000;
-	const auto over = [&] {
+	const auto quiesced = [&] {
 		return dev ? !(flags_of(dev) & USDMA_DEVICE_MAY_WRITE) : !usdma::core::retired_get().devices;
 	};
 
-	while (!over()) {
+	while (!quiesced()) {
 		std::this_thread::yield();
 		if (u64(time(nullptr)) > until) {
-			complain("the device that went on and ended is not known to be quiet\n");
+			report_failure("the device that resumed and ended is not reported as quiesced\n");
 			return;
 		}
 	}
 }
 
-static void note_kept()
+static void note_retained()
 {
-	const u64 kept = usdma::core::retired_get().bytes;
+	const u64 retained = usdma::core::retired_get().bytes;
 
-	if (kept > most_kept)
-		most_kept = kept;
+	if (retained > max_retained)
+		max_retained = retained;
 }
 
-static void leave(std::vector<load> &loads, u8 *mem, usdma_device *dev)
+static void close_lost(std::vector<load> &loads, u8 *mem, usdma_device *dev)
 {
 	for (load &l : loads)
 		l.end();
-	must(usdma_device_free(mem), "device_free");
-	must(usdma_close(dev), "close of a lost device");
+	must_work(usdma_device_free(mem), "device_free");
+	must_work(usdma_close(dev), "close of a lost device");
 }
 
-/* One device that is lost while it hangs, and its memory in others' hands when it goes on. */
+/* A device is lost while it hangs; its memory has other owners when it resumes. */
 static void one_round(victim &v, std::mt19937_64 &gen)
 {
 	const bool by_hang = gen() % 16 == 0, free_first = gen() % 2, close_first = gen() % 4;
@@ -480,62 +479,62 @@ static void one_round(victim &v, std::mt19937_64 &gen)
 	WORKS(usdma_device_alloc(v.dev, pool_size, &p));
 	u8 *mem = static_cast<u8 *>(p);
 	WORKS(usdma_copy_sync(v.dev, mem, pool.data(), pool_size, long_ms));
-	for (unsigned way = 0; way < 4; way++)
+	for (unsigned i = 0; i < 4; i++)
 		loads.emplace_back(v.dev, mem);
-	for (unsigned way = 0; way < 4; way++)
-		loads[way].thread = std::thread([&l = loads[way], way, seed = gen()] { l.run(way, seed); });
-	pause_some(gen, 20000);
+	for (unsigned i = 0; i < 4; i++)
+		loads[i].thread = std::thread([&l = loads[i], i, seed = gen()] { l.run(i, seed); });
+	random_pause(gen, 20000);
 	v.stop();
-	until_lost(v.dev, loads[1].s, by_hang);
+	wait_lost(v.dev, loads[1].s, by_hang);
 	losses++;
 	for (load &l : loads)
 		l.thread.join();
 	if (!(flags_of(v.dev) & USDMA_DEVICE_MAY_WRITE))
-		complain("a device that hangs is said to be quiet\n");
+		report_failure("a device that hangs is reported as quiesced\n");
 	for (load &l : loads)
 		if (free_first)
 			l.free_pinned();
 	if (close_first)
-		leave(loads, mem, v.dev);
+		close_lost(loads, mem, v.dev);
 	for (load &l : loads)
-		if (l.own && l.take_back())
-			memset(l.own, 0x33, load::size);
+		if (l.user_mem && l.unregister())
+			memset(l.user_mem, 0x33, load::size);
 	for (load &l : loads)
 		l.free_pinned();
-	note_kept();
+	note_retained();
 	{
-		hunters h(2 * load::blocks);
+		reallocated r(2 * load::blocks);
 
-		others_work(2);
-		pause_some(gen, 3000);
-		v.go_on();
-		until_quiet(close_first ? nullptr : v.dev);
-		others_work(1);
+		wait_bystander_rounds(2);
+		random_pause(gen, 3000);
+		v.resume();
+		wait_quiesced(close_first ? nullptr : v.dev);
+		wait_bystander_rounds(1);
 	}
 	if (!close_first)
-		leave(loads, mem, v.dev);
-	until_quiet(nullptr);
+		close_lost(loads, mem, v.dev);
+	wait_quiesced(nullptr);
 	for (load &l : loads) {
-		if (!l.own)
+		if (!l.user_mem)
 			continue;
 		if (!l.registered)
-			all_are(l.own, 0x33, load::size, "memory after host_unregister");
-		else if (!l.take_back())
-			complain("host_unregister after the device's end: %s\n", usdma_error_text());
-		free(l.own);
+			all_are(l.user_mem, 0x33, load::size, "memory after host_unregister");
+		else if (!l.unregister())
+			report_failure("host_unregister after the device's end: %s\n", usdma_error_text());
+		free(l.user_mem);
 	}
 }
 
-/* What others had registered beside the device that hung. */
-static void kept_comes_back()
+/* Memory of the other devices that was still mapped for the device that hung. */
+static void unregister_still_mapped()
 {
-	std::lock_guard guard(memory::kept_lock);
+	std::lock_guard guard(memory::still_mapped_lock);
 
-	for (u8 *p : memory::kept) {
-		must(usdma_host_unregister(p), "host_unregister, once more");
+	for (u8 *p : memory::still_mapped) {
+		must_work(usdma_host_unregister(p), "second host_unregister");
 		free(p);
 	}
-	memory::kept.clear();
+	memory::still_mapped.clear();
 }
 
 /* ---- the tests --------------------------------------------------------------------------------------- */
@@ -544,78 +543,79 @@ static void report(unsigned n)
 {
 	fprintf(stderr,
 		"# %u stops, %llu losses; %llu rounds of the other devices, %llu MiB compared; "
-		"%llu registrations kept for a while, at most %llu KiB kept of a closed device\n",
-		n, losses.load(), other_rounds.load(), compared.load() / MiB, kept_registrations.load(),
-		most_kept.load() / KiB);
+		"%llu registrations released late, at most %llu KiB retained of a closed device\n",
+		n, losses.load(), bystander_rounds.load(), compared.load() / MiB, pending_unregisters.load(),
+		max_retained.load() / KiB);
 }
 
-static void a_process_goes_on(void **)
+static void process_resumes(void **)
 {
 	const unsigned rounds = 3 * scale();
 	auto gen = rng(1);
 	{
-		others o;
+		bystanders running;
 
-		others_work(4); /* all of them have begun */
-		for (unsigned i = 0; i < rounds && !wrong; i++) {
+		wait_bystander_rounds(4); /* all have started */
+		for (unsigned i = 0; i < rounds && !failures; i++) {
 			victim v(gen() % 16);
 
 			one_round(v, gen);
-			kept_comes_back();
+			unregister_still_mapped();
 			if (i % 50 == 49)
 				fprintf(stderr, "# %u rounds\n", i + 1);
 		}
 	}
 	report(rounds);
-	assert_int_equal(wrong, 0);
+	assert_int_equal(failures, 0);
 	assert_int_equal(usdma::core::retired_get().devices, 0);
 }
 
-static std::atomic<unsigned> told;
+static std::atomic<unsigned> warnings;
 
-/* What never goes on keeps what it had, is told of once, and counted for as long as it is there. */
-static void one_never_goes_on(void **)
+/* A device that never resumes retains its memory, is reported once, and is counted until its process has ended. */
+static void process_never_resumes(void **)
 {
 	victim v(true);
 	void *p;
 
 	usdma_log_set_callback(
-		[](int, const char *text, void *) { told += strstr(text, "may still write:") != nullptr; }, nullptr);
+		[](int, const char *text, void *) { warnings += strstr(text, "may still write:") != nullptr; },
+		nullptr);
 	usdma_log_set_level(USDMA_LOG_WARN);
 	{
 		v.open();
 		stream s(v.dev);
-		const block host(v.dev, kind::pinned, most);
+		const block host(v.dev, kind::pinned, max_copy);
 		WORKS(usdma_device_alloc(v.dev, MiB, &p));
 		v.stop();
-		until_lost(v.dev, s, false);
+		wait_lost(v.dev, s, false);
 		WORKS(usdma_device_free(p));
 		assert_true(flags_of(v.dev) & USDMA_DEVICE_MAY_WRITE);
 	}
 	WORKS(usdma_close(v.dev));
-	for (unsigned i = 0; i < 3; i++) { /* others come and go */
+	for (unsigned i = 0; i < 3; i++) { /* other devices are opened and closed */
 		device other(other_embedded);
-		block host(other, kind::pinned, most), mem(other, kind::device, most);
+		block host(other, kind::pinned, max_copy), mem(other, kind::device, max_copy);
 		stream s(other);
 
-		memcpy(host.data(), pool.data(), most);
-		WORKS(usdma_copy(s, mem.data(), host.data(), most));
+		memcpy(host.data(), pool.data(), max_copy);
+		WORKS(usdma_copy(s, mem.data(), host.data(), max_copy));
 		WORKS(usdma_stream_sync(s, long_ms));
 	}
 	assert_int_equal(usdma::core::retired_get().devices, 1);
 	assert_true(usdma::core::retired_get().bytes > 0);
-	assert_int_equal(told, 1);
+	assert_int_equal(warnings, 1);
 	const std::vector<pid_t> children = children_of(victim_sim);
 	end_sim(victim_sim);
-	for (pid_t child : children) /* stopped, too: one that outlives its parent ends by itself */
+	for (pid_t child : children) /* stopped, too; it ends by itself when its parent is dead */
 		kill(child, SIGCONT);
-	device other(other_embedded); /* its opening looks for those that ended */
+	device other(other_embedded); /* each open checks for processes that ended */
 	for (time_t until = time(nullptr) + long_ms / 1000;
 	     usdma::core::retired_get().devices && time(nullptr) < until;)
-		device again(other_embedded), look(other_process);
+		device again(other_embedded), process(other_process);
 	assert_int_equal(usdma::core::retired_get().devices, 0);
 	assert_int_equal(usdma::core::retired_get().bytes, 0);
-	assert_int_equal(told, 1);
+	assert_int_equal(warnings, 1);
 }
 
 /* ---- main -------------------------------------------------------------------------------------------- */
@@ -659,12 +659,12 @@ static int tear_down(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(a_process_goes_on),
-		cmocka_unit_test(one_never_goes_on),
+		cmocka_unit_test(process_resumes),
+		cmocka_unit_test(process_never_resumes),
 	};
 
 	setenv("USDMA_LOG", "none", 0);
-	/* As it is by itself: a healthy server of a very busy machine has taken more than 2 s. */
+	/* The default: a healthy server on a very busy machine has taken more than 2 s. */
 	setenv("USDMA_REPLY_MS", "5000", 0);
 	setenv("USDMA_HANG_MS", "5000", 0);
 	alarm(100 + 180 * scale()); /* a call that hangs */

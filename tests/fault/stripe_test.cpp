@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults of copies that are spread over a device's engines (setting "stripe"): each
- * descriptor that belongs to one fails, hangs, dawdles or vanishes in its turn.  The
- * copy is one: whole, or reported once, and what the failure mode says of the rest of
- * the stream holds for it.
+ * Faults of copies that are striped over a device's engines (setting "stripe"): each
+ * of their descriptors in turn fails, hangs, is slow or makes the device vanish.  Such a
+ * copy counts as one: it is complete or reported once, and the failure mode of the
+ * stream applies to it.
  */
 #include "driver/vfio/device.h"
 #include "lib/core/copy/copy.h"
@@ -23,8 +23,8 @@ using usdma::test::ptr;
 using usdma::test::soon;
 
 static constexpr u64 size = MiB, small = 4 * KiB;
-/* Three parts, two WAITs in the first ring; behind other work also a NOP and a WAIT in each other ring. */
-static constexpr unsigned alone = 5, behind = 8;
+/* On an idle stream: three parts, two WAITs in the first ring; else also a NOP and a WAIT in each other ring. */
+static constexpr unsigned idle_descriptors = 5, busy_descriptors = 8;
 
 struct setting {
 	device *dev = nullptr;
@@ -76,8 +76,8 @@ static void inject(setting *t, const char *what, unsigned n, const char *more = 
 	ok(t->dev->eng->transport().inject((std::string(what) + std::to_string(n) + more).c_str()));
 }
 
-/* Whatever was left behind, the same goes well without faults. */
-static void goes_on(setting *t)
+/* Without faults, a new stream works. */
+static void check_works(setting *t)
 {
 	stream *s;
 
@@ -96,9 +96,9 @@ static bool whole(const u8 *at, const u8 *want)
 	return !memcmp(at, want, size);
 }
 
-static int wait_by(setting *t, int how)
+static int wait_by(setting *t, int wait_kind)
 {
-	if (how == 3) {
+	if (wait_kind == 3) {
 		int q;
 
 		while ((q = stream_query(t->s)) == 1)
@@ -111,7 +111,7 @@ static int wait_by(setting *t, int how)
 /* ---- a descriptor fails -------------------------------------------------------------------------------- */
 
 /* true: a part failed. */
-static bool one_fails(setting *t, unsigned n, int how)
+static bool one_fails(setting *t, unsigned n, int wait_kind)
 {
 	const u64 was = t->s->errors;
 
@@ -120,9 +120,9 @@ static bool one_fails(setting *t, unsigned n, int how)
 	inject(t, "fail@", n);
 	ok(copy_async(t->s, ptr(t->d), t->in, size));
 	ok(copy_async(t->s, ptr(t->e), t->in, small));
-	const int err = wait_by(t, how);
+	const int err = wait_by(t, wait_kind);
 	assert_true(err == 0 || err == -EIO);
-	/* The copy behind it is not the fifth descriptor or one before. */
+	/* The second copy comes after the fifth descriptor, so that no fault strikes it. */
 	assert_memory_equal(view(t, t->e), t->in, small);
 	assert_int_equal(whole(view(t, t->d), t->in), err == 0);
 	assert_int_equal(t->s->errors - was, err != 0);
@@ -136,16 +136,16 @@ static void each_fails(void **)
 	setting t;
 
 	set_up(&t);
-	for (int how = 0; how < 4; how++) {
-		new_stream(&t, how % 3, fail_mode::go_on);
-		for (unsigned n = 1; n <= alone; n++)
-			failed += one_fails(&t, n, how);
+	for (int wait_kind = 0; wait_kind < 4; wait_kind++) {
+		new_stream(&t, wait_kind % 3, fail_mode::go_on);
+		for (unsigned n = 1; n <= idle_descriptors; n++)
+			failed += one_fails(&t, n, wait_kind);
 		ok(stream_destroy(t.s));
 		t.s = nullptr;
-		goes_on(&t);
+		check_works(&t);
 	}
-	/* The first descriptor is a part; of the others it depends on how the engines come along. */
-	assert_in_range(failed, 4 * 1, 4 * alone);
+	/* The first descriptor is a part; which others are depends on the progress of the engines. */
+	assert_in_range(failed, 4 * 1, 4 * idle_descriptors);
 	tear_down(&t);
 }
 
@@ -160,21 +160,21 @@ static void all_parts_fail(void **)
 	assert_true(stream_sync(t.s, soon()) < 0);
 	assert_int_equal(t.s->errors, 1);
 	ok(stream_sync(t.s, soon()));
-	goes_on(&t);
+	check_works(&t);
 	tear_down(&t);
 }
 
 /*
- * Three large copies in a row, so that parts wait for the ones before, each into a third of its own ... one
- * descriptor fails, and in mode stop nothing of what comes behind that copy runs.
+ * Three large copies in a row, each to its own third, so that parts wait for earlier ones.  One descriptor fails: in
+ * mode stop nothing after that copy runs.
  */
-static void stops_at(setting *t, unsigned n, int how, bool *struck)
+static void stops_at(setting *t, unsigned n, int wait_kind, bool *struck)
 {
 	static constexpr u64 third = 320 * KiB;
 	u8 *d = view(t, t->d);
 	bool before = true;
 
-	new_stream(t, how % 3, fail_mode::stop);
+	new_stream(t, wait_kind % 3, fail_mode::stop);
 	memset(d, 0, size);
 	memset(view(t, t->e), 0, small);
 	inject(t, "fail@", n);
@@ -185,24 +185,24 @@ static void stops_at(setting *t, unsigned n, int how, bool *struck)
 	}
 	const int late = copy_async(t->s, ptr(t->e), t->in, small);
 	assert_true(late == 0 || late == -EIO);
-	const int err = wait_by(t, how);
+	const int err = wait_by(t, wait_kind);
 	assert_true(err == 0 || err == -EIO);
 	for (u64 i = 0; i < 3; i++) {
-		const bool landed = !memcmp(d + i * third, t->in + i * third, third);
+		const bool complete = !memcmp(d + i * third, t->in + i * third, third);
 
-		/* One of them failed, perhaps in part; those before it landed, those behind did not begin. */
+		/* One failed, perhaps in part; those before it are complete, those after it did not start. */
 		if (!before)
 			for (u64 k = 0; k < third; k++)
 				assert_int_equal(d[i * third + k], 0);
-		before = before && landed;
+		before = before && complete;
 	}
-	/* Where the copies met an idle stream they took fewer descriptors, and it may have been the small one. */
+	/* On an idle stream the copies take fewer descriptors, so the fault may have struck the small one. */
 	assert_true(before || err);
 	assert_int_equal(view(t, t->e)[small - 1], err ? 0 : t->in[small - 1]);
 	assert_int_equal(t->s->errors, err != 0);
 	assert_int_equal(copy_async(t->s, ptr(t->e), t->in, size), err);
 	*struck = err != 0;
-	/* The fault may be this last copy's. */
+	/* The fault may have struck this last copy. */
 	const int end = stream_destroy(t->s);
 	assert_true(end == 0 || (end == -EIO && !err));
 	t->s = nullptr;
@@ -214,29 +214,29 @@ static void each_stops_the_stream(void **)
 	setting t;
 
 	set_up(&t);
-	for (int how = 0; how < 4; how++)
-		for (unsigned n = 1; n <= alone + 2 * behind; n++) {
+	for (int wait_kind = 0; wait_kind < 4; wait_kind++)
+		for (unsigned n = 1; n <= idle_descriptors + 2 * busy_descriptors; n++) {
 			bool struck;
 
-			stops_at(&t, n, how, &struck);
+			stops_at(&t, n, wait_kind, &struck);
 			failed += struck;
 		}
-	goes_on(&t);
-	assert_in_range(failed, 4 * 3, 4 * (alone + 2 * behind));
+	check_works(&t);
+	assert_in_range(failed, 4 * 3, 4 * (idle_descriptors + 2 * busy_descriptors));
 	tear_down(&t);
 }
 
-/* What failed before it: its parts, posted already, must not run in mode stop, and run in mode go_on. */
-static void what_was_before_fails(void **)
+/* A request before a striped copy fails: its parts are posted, but run only in mode go_on. */
+static void earlier_request_fails(void **)
 {
-	const u32 nowhere[8] = {0, 0, 0, 64, 0, 0x100, 0, 0x100}; /* a descriptor with addresses of nothing */
+	const u32 bad_desc[8] = {0, 0, 0, 64, 0, 0x100, 0, 0x100}; /* a descriptor with unmapped addresses */
 	setting t;
 
 	set_up(&t);
 	for (fail_mode mode : {fail_mode::stop, fail_mode::go_on}) {
 		new_stream(&t, -1, mode);
 		memset(view(&t, t.d), 0, size);
-		ok(copy_sync(t.dev, ptr(t.e), nowhere, sizeof(nowhere), soon()));
+		ok(copy_sync(t.dev, ptr(t.e), bad_desc, sizeof(bad_desc), soon()));
 		inject(&t, "slow%", 1, "/20000");
 		ok(copy_async(t.s, ptr(t.e + small), t.in, small));
 		ok(copy_indirect_async(t.s, ptr(t.e)));
@@ -249,14 +249,14 @@ static void what_was_before_fails(void **)
 		ok(stream_destroy(t.s));
 		t.s = nullptr;
 	}
-	goes_on(&t);
+	check_works(&t);
 	tear_down(&t);
 }
 
 /* ---- in flight -------------------------------------------------------------------------------------------- */
 
-/* Copies that take long, given up: from the end of the call on nothing of them is written any more. */
-static void given_up(void **)
+/* Slow copies are aborted or destroyed: nothing is written after the call returns. */
+static void aborted_or_destroyed(void **)
 {
 	setting t;
 
@@ -282,7 +282,7 @@ static void given_up(void **)
 		for (u64 k = 0; k < size; k++)
 			assert_int_equal(t.out[k], 0x77);
 	}
-	goes_on(&t);
+	check_works(&t);
 	tear_down(&t);
 }
 
@@ -298,27 +298,27 @@ static void destroyed_when_done(void **)
 	ok(stream_destroy(t.s));
 	t.s = nullptr;
 	assert_true(whole(view(&t, t.d), t.in));
-	goes_on(&t);
+	check_works(&t);
 	tear_down(&t);
 }
 
-/* A wait whose time is over says so, and the copy goes on. */
-static void not_in_time(void **)
+/* A wait times out, and the copy continues. */
+static void wait_times_out(void **)
 {
 	setting t;
 
 	set_up(&t);
 	new_stream(&t, -1, fail_mode::go_on);
-	inject(&t, "slow@", 1, "/200000"); /* a part, whatever engine it runs on */
+	inject(&t, "slow@", 1, "/200000"); /* a part, on any engine */
 	ok(copy_async(t.s, ptr(t.d), t.in, size));
 	assert_int_equal(stream_sync(t.s, deadline::in_ms(20)), -ETIMEDOUT);
 	ok(stream_sync(t.s, soon()));
 	assert_true(whole(view(&t, t.d), t.in));
-	goes_on(&t);
+	check_works(&t);
 	tear_down(&t);
 }
 
-/* ---- engines that hang, a device that leaves ----------------------------------------------------------- */
+/* ---- engines that hang, a device that vanishes --------------------------------------------------------- */
 
 static void each_hangs(void **)
 {
@@ -326,7 +326,7 @@ static void each_hangs(void **)
 
 	set_up(&t);
 	for (fail_mode mode : {fail_mode::go_on, fail_mode::stop})
-		for (unsigned n = 1; n <= alone; n++) {
+		for (unsigned n = 1; n <= idle_descriptors; n++) {
 			new_stream(&t, int(n % 3), mode);
 			memset(view(&t, t.d), 0, size);
 			inject(&t, "hang@", n);
@@ -337,18 +337,18 @@ static void each_hangs(void **)
 			assert_int_equal(t.s->errors, err != 0);
 			ok(stream_destroy(t.s));
 			t.s = nullptr;
-			goes_on(&t);
+			check_works(&t);
 		}
 	tear_down(&t);
 }
 
-/* It takes a reset of the device. */
-static void each_hangs_for_longer(void **)
+/* Only a device reset recovers it. */
+static void each_needs_a_device_reset(void **)
 {
 	setting t;
 
 	set_up(&t);
-	for (unsigned n = 1; n <= alone; n++) {
+	for (unsigned n = 1; n <= idle_descriptors; n++) {
 		new_stream(&t, int(n % 3), fail_mode::go_on);
 		inject(&t, "hang@", n, "/device");
 		ok(copy_async(t.s, ptr(t.d), t.in, size));
@@ -359,14 +359,14 @@ static void each_hangs_for_longer(void **)
 			;
 		ok(stream_destroy(t.s));
 		t.s = nullptr;
-		goes_on(&t);
+		check_works(&t);
 	}
 	tear_down(&t);
 }
 
 static void vanishes(void **)
 {
-	for (unsigned n = 1; n <= alone; n++) {
+	for (unsigned n = 1; n <= idle_descriptors; n++) {
 		setting t;
 
 		set_up(&t);
@@ -378,15 +378,15 @@ static void vanishes(void **)
 		tear_down(&t);
 		t = {};
 		set_up(&t);
-		goes_on(&t);
+		check_works(&t);
 		tear_down(&t);
 	}
 }
 
-/* ---- several ------------------------------------------------------------------------------------------------ */
+/* ---- several streams ---------------------------------------------------------------------------------------- */
 
-/* Each part is whole or as it was; a copy that is not whole was told of, once. */
-static void strike_many(setting *t, stream *s, u64 dst, u8 *src, u64 len, int rounds, u64 *missing)
+/* The number of reported errors equals that of incomplete copies. */
+static void copy_with_faults(setting *t, stream *s, u64 dst, u8 *src, u64 len, int rounds, u64 *missing)
 {
 	u8 *d = view(t, dst);
 
@@ -406,7 +406,7 @@ static void strike_many(setting *t, stream *s, u64 dst, u8 *src, u64 len, int ro
 	}
 }
 
-static void eight_with_faults(void **)
+static void eight_streams_with_faults(void **)
 {
 	static constexpr unsigned n = 8;
 	static constexpr u64 len = 200 * KiB;
@@ -425,7 +425,7 @@ static void eight_with_faults(void **)
 	}
 	ok(t.dev->eng->transport().inject("fail~30000+drop-irq~20000+drop-record~20000+slow~2000/300+hang~200"));
 	for (unsigned i = 0; i < n; i++)
-		all.emplace_back(strike_many, &t, s[i], dst[i], t.in + i, len, 60, &missing[i]);
+		all.emplace_back(copy_with_faults, &t, s[i], dst[i], t.in + i, len, 60, &missing[i]);
 	for (unsigned i = 0; i < n; i++) {
 		all[i].join();
 		ok(stream_destroy(s[i]));
@@ -433,7 +433,7 @@ static void eight_with_faults(void **)
 		sum += missing[i];
 	}
 	assert_true(sum > 0);
-	goes_on(&t);
+	check_works(&t);
 	tear_down(&t);
 }
 
@@ -443,19 +443,19 @@ int main()
 		cmocka_unit_test(each_fails),
 		cmocka_unit_test(all_parts_fail),
 		cmocka_unit_test(each_stops_the_stream),
-		cmocka_unit_test(what_was_before_fails),
-		cmocka_unit_test(given_up),
+		cmocka_unit_test(earlier_request_fails),
+		cmocka_unit_test(aborted_or_destroyed),
 		cmocka_unit_test(destroyed_when_done),
-		cmocka_unit_test(not_in_time),
+		cmocka_unit_test(wait_times_out),
 		cmocka_unit_test(each_hangs),
-		cmocka_unit_test(each_hangs_for_longer),
+		cmocka_unit_test(each_needs_a_device_reset),
 		cmocka_unit_test(vanishes),
-		cmocka_unit_test(eight_with_faults),
+		cmocka_unit_test(eight_streams_with_faults),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=3:channels=16:faults=", 1);
 	setenv("USDMA_STRIPE", "128K", 1);
 	setenv("USDMA_HANG_MS", "400", 1);
 	setenv("USDMA_LOG", "none", 1);
-	return cmocka_run_group_tests_name("faults of copies over several units", tests, nullptr, nullptr);
+	return cmocka_run_group_tests_name("faults of copies over several engines", tests, nullptr, nullptr);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device that vanishes, is killed or is given up, and comes back, embedded and as a process of its own; and the
- * control socket of usdma-sim, by which the latter is told to.
+ * A device, embedded or in a process, vanishes, is killed or is given up, and is opened again; and the control socket
+ * of usdma-sim, by which the test makes the process do so.
  * Run as: vanish_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/files.h"
@@ -60,21 +60,21 @@ static int tear_down(void **)
 	const int status = end_sim(sim, SIGTERM);
 
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	/* Both sockets are gone with it. */
+	/* It has removed both sockets. */
 	return rmdir(folder.c_str());
 }
 
 /* ---- the control socket ----------------------------------------------------------------------------- */
 
-static std::string say(int fd, const std::string &text)
+static std::string send_line(int fd, const std::string &text)
 {
 	assert_int_equal(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
 	return read_line(fd);
 }
 
-static std::string tell(const std::string &line)
+static std::string control(const std::string &line)
 {
-	return tell_sim(ctl, line);
+	return send_control_line(ctl, line);
 }
 
 static bool has(const std::string &text, const char *part)
@@ -86,44 +86,41 @@ static bool has(const std::string &text, const char *part)
 	return found;
 }
 
-static void words(void **)
+static void control_commands(void **)
 {
-	const int fd = dial(ctl);
+	const int fd = connect_unix(ctl);
 	struct stat st;
 
 	assert_int_equal(stat(ctl.c_str(), &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	assert_true(has(say(fd, "state\n"), "\"ok\": true"));
-	assert_true(has(say(fd, "faults fail@3/transfer+drop-irq%2\r\n"),
+	assert_true(has(send_line(fd, "state\n"), "\"ok\": true"));
+	assert_true(has(send_line(fd, "faults fail@3/transfer+drop-irq%2\r\n"),
 			"{\"rule\": \"fail@3/transfer\", \"seen\": 0, \"struck\": 0}"));
-	assert_true(has(say(fd, "faults die\n"), "\"ok\": false"));
-	assert_true(has(say(fd, "faults\n"), "drop-irq%2")); /* what was wrong changed nothing */
-	assert_true(has(say(fd, "clear\n"), "\"faults\": []"));
+	assert_true(has(send_line(fd, "faults die\n"), "\"ok\": false"));
+	assert_true(has(send_line(fd, "faults\n"), "drop-irq%2")); /* an invalid command changes nothing */
+	assert_true(has(send_line(fd, "clear\n"), "\"faults\": []"));
 	for (const char *wrong : {"\n", "nonsense\n", "state now\n", "vanish 0\n", "vanish 12x\n",
 				  "vanish 99999999999999999999\n", "faults a b\n", "\"\\\x01\xff\n", "{}\n"})
-		assert_true(has(say(fd, wrong), "\"ok\": false, \"error\": \""));
+		assert_true(has(send_line(fd, wrong), "\"ok\": false, \"error\": \""));
 	/* Commands may come in pieces, and several at once. */
 	assert_int_equal(send(fd, "sta", 3, 0), 3);
-	assert_true(has(say(fd, "te\nhelp\n"), "\"clients\""));
+	assert_true(has(send_line(fd, "te\nhelp\n"), "\"clients\""));
 	assert_true(has(read_line(fd), "vanish"));
 	close(fd);
 }
 
-static void too_much(void **)
+static void control_limits(void **)
 {
 	std::vector<int> many;
-	const int fd = dial(ctl);
+	const int fd = connect_unix(ctl);
 
-	/* A line that does not end is refused, and the connection ends. */
-	assert_true(has(say(fd, std::string(5000, 'x')), "at most 4096 bytes"));
+	/* A line that is too long is refused, and the connection is closed. */
+	assert_true(has(send_line(fd, std::string(5000, 'x')), "at most 4096 bytes"));
 	assert_string_equal(read_line(fd).c_str(), "");
 	close(fd);
-	/*
-	 * Who is one too many hears the end; those who are there are served, and there is room again once they
-	 * leave.
-	 */
+	/* Connections over the limit are closed, the others are served; a closed one makes space for a new one. */
 	for (int i = 0; i < 12; i++)
-		many.push_back(dial(ctl));
+		many.push_back(connect_unix(ctl));
 	int served = 0;
 	for (int f : many) {
 		send(f, "state\n", 6, MSG_NOSIGNAL);
@@ -133,8 +130,8 @@ static void too_much(void **)
 	for (int f : many)
 		close(f);
 	std::string last;
-	for (int i = 0; i < 1000 && last.empty(); i++) { /* their leaving takes a moment to be seen */
-		const int again = dial(ctl);
+	for (int i = 0; i < 1000 && last.empty(); i++) { /* usdma-sim notices the closed connections with a delay */
+		const int again = connect_unix(ctl);
 
 		if (send(again, "state\n", 6, MSG_NOSIGNAL) == 6)
 			last = read_line(again);
@@ -150,10 +147,10 @@ static void set_faults(usdma_device *dev, unsigned where, const char *rules)
 	if (where == embedded)
 		WORKS(usdma_device_inject(dev, rules));
 	else
-		assert_true(has(tell(*rules ? std::string("faults ") + rules : "clear"), "\"ok\": true"));
+		assert_true(has(control(*rules ? std::string("faults ") + rules : "clear"), "\"ok\": true"));
 }
 
-static void there_and_back(usdma_device *dev, const block &host)
+static void round_trip(usdma_device *dev, const block &host)
 {
 	stream s(dev);
 	block mem(dev, kind::device, size), back(dev, kind::pinned, size);
@@ -169,16 +166,16 @@ static bool lost(usdma_device *dev)
 	return flags_of(dev) & USDMA_DEVICE_LOST;
 }
 
-#define GONE(call)                                                                                                     \
+#define RETURNS_ENODEV(call)                                                                                           \
 	do {                                                                                                           \
 		assert_int_equal((call), -ENODEV);                                                                     \
 		assert_string_not_equal(usdma_error_text(), "");                                                       \
 	} while (0)
 
-/* What is left of a lost device says so, and goes. */
-static void lose(unsigned where, const block &host, usdma_device *other)
+/* Each call on a lost device and its objects reports the loss; the objects can be destroyed. */
+static void lose_device(unsigned where, const block &host, usdma_device *other)
 {
-	usdma_stream *s, *asleep, *late;
+	usdma_stream *s, *sleeping, *late;
 	usdma_device *dev;
 	usdma_event *e;
 	void *mem, *pinned;
@@ -190,7 +187,7 @@ static void lose(unsigned where, const block &host, usdma_device *other)
 	opt.struct_size = sizeof(opt);
 	opt.wait_mode = USDMA_WAIT_INTERRUPT;
 	WORKS(usdma_stream_create(dev, nullptr, &s));
-	WORKS(usdma_stream_create(dev, &opt, &asleep));
+	WORKS(usdma_stream_create(dev, &opt, &sleeping));
 	WORKS(usdma_device_alloc(dev, size, &mem));
 	WORKS(usdma_host_alloc(dev, size, &pinned));
 	WORKS(usdma_event_create(dev, 0, &e));
@@ -199,28 +196,28 @@ static void lose(unsigned where, const block &host, usdma_device *other)
 	WORKS(usdma_copy(s, mem, host.data(), size));
 	WORKS(usdma_event_record(e, s));
 	set_faults(dev, where, "vanish@1+slow%1/1000000");
-	WORKS(usdma_copy(asleep, mem, host.data(), size));
-	GONE(usdma_stream_sync(asleep, long_ms));
-	GONE(usdma_stream_sync(s, long_ms));
-	GONE(usdma_event_sync(e, long_ms));
-	GONE(usdma_stream_query(s));
-	GONE(usdma_copy(s, mem, plain.data(), size));
-	GONE(usdma_copy_sync(dev, plain.data(), mem, size, long_ms));
-	GONE(usdma_stream_create(dev, nullptr, &late));
-	GONE(usdma_device_sync(dev, long_ms));
+	WORKS(usdma_copy(sleeping, mem, host.data(), size));
+	RETURNS_ENODEV(usdma_stream_sync(sleeping, long_ms));
+	RETURNS_ENODEV(usdma_stream_sync(s, long_ms));
+	RETURNS_ENODEV(usdma_event_sync(e, long_ms));
+	RETURNS_ENODEV(usdma_stream_query(s));
+	RETURNS_ENODEV(usdma_copy(s, mem, plain.data(), size));
+	RETURNS_ENODEV(usdma_copy_sync(dev, plain.data(), mem, size, long_ms));
+	RETURNS_ENODEV(usdma_stream_create(dev, nullptr, &late));
+	RETURNS_ENODEV(usdma_device_sync(dev, long_ms));
 	assert_int_equal(usdma_event_query(e), 1);
 	assert_true(lost(dev));
-	/* Host memory is the host's, and another device goes on with it. */
+	/* Host memory stays valid, and another device can use it. */
 	assert_int_equal(static_cast<unsigned char *>(pinned)[size - 1], 0x77);
-	there_and_back(other, host);
+	round_trip(other, host);
 	{
-		stream others(other);
+		stream healthy(other);
 
-		GONE(usdma_copy(others, mem, host.data(), size));
-		GONE(usdma_copy(others, host.data(), mem, size));
+		RETURNS_ENODEV(usdma_copy(healthy, mem, host.data(), size));
+		RETURNS_ENODEV(usdma_copy(healthy, host.data(), mem, size));
 	}
-	usdma_stream_destroy(s); /* may tell of the loss */
-	usdma_stream_destroy(asleep);
+	usdma_stream_destroy(s); /* may report the loss */
+	usdma_stream_destroy(sleeping);
 	assert_int_equal(usdma_stream_query(s), -EBADF);
 	WORKS(usdma_device_free(mem));
 	WORKS(usdma_host_free(pinned));
@@ -229,7 +226,7 @@ static void lose(unsigned where, const block &host, usdma_device *other)
 	WORKS(usdma_event_destroy(e));
 }
 
-/* Again and again in one process, with memory that was pinned before; nothing stays open. */
+/* Several times in one process, with memory that was pinned before; no file descriptor is leaked. */
 static void comes_back(unsigned where)
 {
 	device other(2);
@@ -239,14 +236,14 @@ static void comes_back(unsigned where)
 
 	fill_random(host.data(), size, gen);
 	for (int i = 0; i < 4; i++) {
-		lose(where, host, other);
+		lose_device(where, host, other);
 		if (where == process)
-			tell("clear");
+			control("clear");
 		{
 			device again(where);
 
 			set_faults(again, where, "");
-			there_and_back(again, host);
+			round_trip(again, host);
 		}
 		if (i == 1)
 			fds = open_fds();
@@ -264,8 +261,8 @@ static void process_comes_back(void **)
 	comes_back(process);
 }
 
-/* While it is away nobody gets it; then the first who asks. */
-static void away_for_a_while(void **)
+/* After "vanish" the device cannot be opened, after "return" it can. */
+static void vanishes_and_returns(void **)
 {
 	device other(2);
 	block host(other, kind::pinned, size);
@@ -274,13 +271,13 @@ static void away_for_a_while(void **)
 
 	WORKS(usdma_open_index(process, &dev));
 	WORKS(usdma_stream_create(dev, nullptr, &s));
-	assert_true(has(tell("state"), "\"serving\": true, \"away\": false"));
-	assert_true(has(tell("vanish"), "\"away\": true"));
-	while (!lost(dev)) /* the connection's end is noticed by another thread */
+	assert_true(has(control("state"), "\"serving\": true, \"away\": false"));
+	assert_true(has(control("vanish"), "\"away\": true"));
+	while (!lost(dev)) /* another thread notices the closed connection */
 		sched_yield();
-	GONE(usdma_stream_create(dev, nullptr, &late));
-	usdma_copy(s, host.data(), host.data(),
-		   size); /* may be taken, and even done while the server leaves; else the wait tells */
+	RETURNS_ENODEV(usdma_stream_create(dev, nullptr, &late));
+	/* The copy may be accepted, or even be done before the server leaves; otherwise the sync reports the loss. */
+	usdma_copy(s, host.data(), host.data(), size);
 	const int end = usdma_stream_sync(s, long_ms);
 	assert_true(end == 0 || end == -ENODEV);
 	usdma_stream_destroy(s);
@@ -291,12 +288,12 @@ static void away_for_a_while(void **)
 		assert_true(err < 0 && err != -ETIMEDOUT);
 		assert_string_not_equal(usdma_error_text(), "");
 	}
-	assert_true(has(tell("return"), "\"away\": false"));
+	assert_true(has(control("return"), "\"away\": false"));
 	device again(process);
-	there_and_back(again, host);
+	round_trip(again, host);
 }
 
-/* Their memory is the program's once it is taken back: the engine that was at work with it touches it no more. */
+/* Once memory is unregistered, the engine that was copying to it does not write to it any more. */
 static void given_up_in_mid_copy(void **)
 {
 	std::vector<unsigned char> own(large), page(4096);
@@ -310,7 +307,7 @@ static void given_up_in_mid_copy(void **)
 	WORKS(usdma_host_register(own.data(), large, 0));
 	for (int i = 0; i < 100; i++)
 		WORKS(usdma_copy(s, own.data(), mem, large));
-	/* An answer that makes no sense ends the link: to the question for one page more. */
+	/* An invalid reply, to the request to map one more page, closes the connection. */
 	set_faults(dev, embedded, "reply@1/garbage");
 	usdma_host_register(page.data(), page.size(), 0);
 	until("the loss of a device", [=] { return usdma_stream_query(s) == -ENODEV; });
@@ -327,7 +324,7 @@ struct call {
 	int result = 0;
 };
 
-/* SIGKILL in mid-copy ends every call that waits then. */
+/* SIGKILL during copies: each call that waits returns -ENODEV. */
 static void kill_under_calls(usdma_device *dev, usdma_stream *const (&s)[4])
 {
 	block mem(dev, kind::device, large), host(dev, kind::pinned, large), plain(dev, kind::pageable, large);
@@ -361,15 +358,15 @@ static void kill_under_calls(usdma_device *dev, usdma_stream *const (&s)[4])
 			print_error("%s: %d\n", c.name, c.result);
 		assert_int_equal(c.result, -ENODEV);
 	}
-	const int late = usdma_copy(s[2], host.data(), mem.data(), 64); /* may be taken; then the wait tells */
+	const int late = usdma_copy(s[2], host.data(), mem.data(), 64); /* may be accepted; then the sync reports it */
 	assert_true(late == 0 || late == -ENODEV);
-	GONE(usdma_stream_sync(s[2], -1));
-	GONE(usdma_copy_sync(dev, plain.data(), mem.data(), 64, -1));
-	GONE(usdma_stream_query(s[3]));
+	RETURNS_ENODEV(usdma_stream_sync(s[2], -1));
+	RETURNS_ENODEV(usdma_copy_sync(dev, plain.data(), mem.data(), 64, -1));
+	RETURNS_ENODEV(usdma_stream_query(s[3]));
 	WORKS(usdma_event_destroy(e));
 }
 
-/* At that rate no copy ends by itself; each wait mode sleeps in its own way. */
+/* At that rate no copy ends before the kill; one stream for each wait mode. */
 static void killed_and_started_again(void **)
 {
 	device other(2);
@@ -389,17 +386,17 @@ static void killed_and_started_again(void **)
 	kill_under_calls(dev, s);
 	for (usdma_stream *one : s) {
 		usdma_stream_destroy(one);
-		assert_int_equal(usdma_stream_query(one), -EBADF); /* gone, whatever destroy had to tell */
+		assert_int_equal(usdma_stream_query(one), -EBADF); /* destroyed, even if destroy returned an error */
 	}
 	WORKS(usdma_close(dev));
 	waitpid(sim, nullptr, 0);
-	assert_true(usdma_open_index(process, &dev) < 0); /* nobody serves it */
+	assert_true(usdma_open_index(process, &dev) < 0); /* no server */
 	serve();
 	device again(process);
-	there_and_back(again, host);
+	round_trip(again, host);
 }
 
-/* The pages of its memory stay, and the loss is reported all the same. */
+/* The CPU can still copy to its mapped memory, but the loss is reported. */
 static void kill_under_copies_by_the_cpu(usdma_device *dev)
 {
 	std::vector<unsigned char> in(large / 2, 0x5a), out(large / 2);
@@ -435,9 +432,9 @@ static void killed_under_copies_by_the_cpu(void **)
 	serve();
 }
 
-static void who_can_be_notified(void **)
+static void inject_errors(void **)
 {
-	device e(embedded), p(process), without(2);
+	device e(embedded), p(process), no_faults(2);
 
 	assert_int_equal(usdma_device_inject(e, nullptr), -EINVAL);
 	assert_int_equal(usdma_device_inject(nullptr, ""), -EBADF);
@@ -451,12 +448,12 @@ static void who_can_be_notified(void **)
 	assert_int_equal(usdma_device_inject(e, many.c_str()), -EINVAL);
 	assert_int_equal(usdma_device_inject(p, "fail@1"), -EOPNOTSUPP);
 	assert_true(has(usdma_error_text(), "--control"));
-	assert_int_equal(usdma_device_inject(without, "fail@1"), -EOPNOTSUPP);
+	assert_int_equal(usdma_device_inject(no_faults, "fail@1"), -EOPNOTSUPP);
 	assert_true(has(usdma_error_text(), "faults="));
 	WORKS(usdma_device_inject(e, ""));
 }
 
-/* In mid-file: each read has its prefix, and what waits for the device fails. */
+/* The device is killed during file operations: each read has a valid prefix, and those that wait for it fail. */
 static void kill_under_files(usdma_device *dev, usdma_stream *s, usdma_file *f, const bytes &want)
 {
 	std::vector<bytes> dst(8, bytes(want.size(), untouched));
@@ -507,12 +504,12 @@ static void killed_under_files(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(words),
-		cmocka_unit_test(too_much),
-		cmocka_unit_test(who_can_be_notified),
+		cmocka_unit_test(control_commands),
+		cmocka_unit_test(control_limits),
+		cmocka_unit_test(inject_errors),
 		cmocka_unit_test(embedded_comes_back),
 		cmocka_unit_test(process_comes_back),
-		cmocka_unit_test(away_for_a_while),
+		cmocka_unit_test(vanishes_and_returns),
 		cmocka_unit_test(given_up_in_mid_copy),
 		cmocka_unit_test(killed_and_started_again),
 		cmocka_unit_test(killed_under_copies_by_the_cpu),

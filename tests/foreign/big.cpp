@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In a guest behind a vIOMMU: so many GiB are pinned in pages of 4 KiB, and the
- * device reaches all of them.  Prints how long the pinning took.
+ * In a guest behind a vIOMMU: GIB GiB are pinned in pages of 4 KiB, and the
+ * device copies all of them.  Prints how long the pinning took.
  * Run as: foreign-big GIB
  */
 #include "tests/integration/native.h"
@@ -20,15 +20,15 @@ static double seconds_since(clock_type::time_point t)
 	return std::chrono::duration<double>(clock_type::now() - t).count();
 }
 
-/* The first word of each page says where it lies. */
+/* Writes its offset into the first word of each page. */
 static void mark(unsigned char *p)
 {
 	for (size_t at = 0; at < size; at += page)
 		memcpy(p + at, &at, sizeof(at));
 }
 
-/* Each piece goes into the device and back to the place of its mirror image. */
-static void swap_ends(usdma_device *dev, usdma_stream *s, unsigned char *p)
+/* Reverses the order of the pieces, through the device's memory. */
+static void reverse_pieces(usdma_device *dev, usdma_stream *s, unsigned char *p)
 {
 	static constexpr size_t piece = 4 << 20;
 	block a(dev, kind::device, piece), b(dev, kind::device, piece);
@@ -59,7 +59,7 @@ static size_t misplaced(const unsigned char *p)
 	return wrong;
 }
 
-static void all_is_reached(void **)
+static void device_reaches_all_pages(void **)
 {
 	usdma_device *dev = nullptr;
 	usdma_stream *s = nullptr;
@@ -75,7 +75,7 @@ static void all_is_reached(void **)
 	WORKS(usdma_host_register(p, size, 0));
 	print_message("# pinned in %.1f s\n", seconds_since(start));
 	start = clock_type::now();
-	swap_ends(dev, s, bytes);
+	reverse_pieces(dev, s, bytes);
 	print_message("# copied in %.1f s\n", seconds_since(start));
 	assert_int_equal(misplaced(bytes), 0);
 	start = clock_type::now();
@@ -87,7 +87,7 @@ static void all_is_reached(void **)
 
 int main(int argc, char **argv)
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(all_is_reached)};
+	const CMUnitTest tests[] = {cmocka_unit_test(device_reaches_all_pages)};
 
 	if (argc != 2)
 		return 2;

@@ -15,9 +15,9 @@ sys.path.insert(0, HERE)
 from machines import cache  # noqa: E402
 
 count = failed = 0
-PATIENCE = 60
+DEADLINE = 60
 
-# A run of its own: makes the thing NAME, in which it hangs until it is told to go on, and says what it did.
+# Another process: makes the folder thing-NAME, waits meanwhile for a line of input, and prints what it did.
 RUN = """
 import os, sys
 sys.dont_write_bytecode = True
@@ -29,8 +29,8 @@ def make(folder):
     print("making", flush=True)
     sys.stdin.readline()
     return {}
-place = cache.made(sys.argv[2], "thing", sys.argv[3], make, lambda text: None, sys.argv[4] == "fresh")
-print("has it" if cache.manifest(place) else "has nothing", flush=True)
+folder = cache.made(sys.argv[2], "thing", sys.argv[3], make, lambda text: None, sys.argv[4] == "fresh")
+print("has it" if cache.manifest(folder) else "has nothing", flush=True)
 sys.stdin.readline()
 """
 
@@ -45,26 +45,26 @@ def point(ok, name, detail=""):
 
 
 class Other:
-    """Another run."""
+    """Another process that uses the cache."""
 
     def __init__(self, at, name, fresh=False):
         self.process = subprocess.Popen([sys.executable, "-c", RUN, HERE, at, name, "fresh" if fresh else ""],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def says(self):
+    def read_line(self):
         return self.process.stdout.readline().strip()
 
-    def go_on(self):
+    def send_line(self):
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def end(self):
         self.process.stdin.close()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(DEADLINE)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        self.process.wait(DEADLINE)
 
 
 def names(at):
@@ -74,9 +74,9 @@ def names(at):
 def made_once(at):
     calls = []
     for _ in range(2):
-        place = cache.made(at, "thing", "a", lambda folder: calls.append(folder) or {"n": 1}, lambda text: None)
-    point(len(calls) == 1 and cache.manifest(place)["n"] == 1, "what is there is not made again", calls)
-    point(names(at) == ["thing-a"], "nothing else is left", names(at))
+        folder = cache.made(at, "thing", "a", lambda part: calls.append(part) or {"n": 1}, lambda text: None)
+    point(len(calls) == 1 and cache.manifest(folder)["n"] == 1, "a complete folder is not made again", calls)
+    point(names(at) == ["thing-a"], "no other folder is left", names(at))
 
 
 def fails(at):
@@ -84,66 +84,66 @@ def fails(at):
         raise cache.CacheError("no network")
     try:
         cache.made(at, "thing", "a", bad, lambda text: None)
-        point(False, "a maker that fails is heard of")
+        point(False, "an error of make() is raised")
     except cache.CacheError as e:
-        point(str(e) == "no network" and names(at) == [], "a maker that fails is heard of, and leaves nothing", names(at))
+        point(str(e) == "no network" and names(at) == [], "an error of make() is raised, and nothing is left", names(at))
 
 
 def killed(at):
     one = Other(at, "a")
-    started = one.says()
+    started = one.read_line()
     one.kill()
     left = names(at)
     point(started == "making" and len(left) == 1 and cache.manifest(os.path.join(at, left[0])) is None,
-          "a maker that is killed leaves nothing that looks finished", left)
+          "a maker that is killed leaves an incomplete folder only", left)
     cache.made(at, "thing", "a", lambda folder: {}, lambda text: None)
-    point(names(at) == ["thing-a"], "the next one makes it, and takes the remains away", names(at))
+    point(names(at) == ["thing-a"], "the next process makes it, and deletes the incomplete folder", names(at))
 
 
 def together(at):
     one = Other(at, "a")
-    one.says()
+    one.read_line()
     two = Other(at, "a")
-    one.go_on()
-    point(one.says() == "has it" and two.says() == "has it", "two runs at once: one makes, the other takes what was made")
-    point(one.end() == 0 and two.end() == 0, "both end well")
+    one.send_line()
+    point(one.read_line() == "has it" and two.read_line() == "has it", "two processes at once: one makes the folder, the other uses it")
+    point(one.end() == 0 and two.end() == 0, "both exit without an error")
 
 
 def in_use(at):
     user = Other(at, "old")
-    user.says()
-    user.go_on()
-    user.says()
+    user.read_line()
+    user.send_line()
+    user.read_line()
     cache.made(at, "thing", "new", lambda folder: {}, lambda text: None)
-    point(names(at) == ["thing-new", "thing-old"], "an older one stays while a run uses it", names(at))
+    point(names(at) == ["thing-new", "thing-old"], "an older folder is not deleted while a process uses it", names(at))
     user.end()
     cache.made(at, "thing", "newer", lambda folder: {}, lambda text: None)
-    point("thing-old" not in names(at) and "thing-newer" in names(at), "and goes with the next, once nobody does", names(at))
+    point("thing-old" not in names(at) and "thing-newer" in names(at), "and is deleted with the next one when it is unused", names(at))
 
 
 def anew(at):
     user = Other(at, "a")
-    user.says()
-    user.go_on()
-    user.says()
+    user.read_line()
+    user.send_line()
+    user.read_line()
     again = Other(at, "a", True)
-    again.says()
-    again.go_on()
+    again.read_line()
+    again.send_line()
     half = os.path.exists(os.path.join(at, "thing-a", "half"))
     user.end()
-    point(half and again.says() == "has it", "made anew: the old one stays until those who use it have ended")
+    point(half and again.read_line() == "has it", "made anew: the old folder is not deleted before its users exit")
     again.end()
 
 
-def nothing_by_asking(at):
-    """A check that has no time for it asks first, and begins nothing."""
-    p = subprocess.run([os.path.join(HERE, "run"), "--ready", "--cache", at], capture_output=True, text=True, check=False, timeout=PATIENCE)
-    point(p.returncode == 1 and "./tools/check foreign makes it" in p.stdout and not os.listdir(at), "an empty cache: said, and left empty",
+def ready_makes_nothing(at):
+    """--ready reports whether the cache is complete, and makes nothing."""
+    p = subprocess.run([os.path.join(HERE, "run"), "--ready", "--cache", at], capture_output=True, text=True, check=False, timeout=DEADLINE)
+    point(p.returncode == 1 and "./tools/check foreign makes it" in p.stdout and not os.listdir(at), "an empty cache: reported, and left empty",
           (p.returncode, p.stdout, p.stderr, os.listdir(at)))
 
 
 def main():
-    for test in (made_once, fails, killed, together, in_use, anew, nothing_by_asking):
+    for test in (made_once, fails, killed, together, in_use, anew, ready_makes_nothing):
         at = tempfile.mkdtemp(prefix="usdma-cache-")
         try:
             test(at)

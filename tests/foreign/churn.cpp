@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In a guest behind a vIOMMU: memory is pinned, copied into by the device, released
- * and given to others, round after round, while other copies run.  Whoever gets
- * the pages next writes a pattern of its own into them and looks whether it stays.
- * A mapping that outlives its memory shows twice: the new owner's pattern changes,
- * and what was copied is not where it should be.
+ * In a guest behind a vIOMMU: memory is pinned, written by the device and released,
+ * round after round, while other copies run.  Another process gets the released
+ * pages, writes a pattern into them and checks it.  A mapping that outlives its
+ * memory fails the test twice: the other process's pattern changes, and the copied
+ * bytes are not in the memory that is mapped now.
  * Run as: foreign-churn ROUNDS
  */
 #include "tests/integration/native.h"
@@ -21,9 +21,9 @@ using namespace usdma::test;
 static constexpr size_t page = 4096, largest = 4 << 20;
 static unsigned rounds;
 
-/* What others may see of one who takes pages. */
+/* State of the process that takes released pages, in shared memory. */
 struct taker {
-	std::atomic<std::uint64_t> looked, changed;
+	std::atomic<std::uint64_t> checked, changed;
 	std::atomic<bool> stop;
 };
 
@@ -35,7 +35,7 @@ static bool holds(const std::uint64_t *p, size_t words, std::uint64_t value)
 	return true;
 }
 
-/* Takes pages, which are those that were released last; fills them, looks twice, gives them back. */
+/* Takes the pages that were released last, fills them, checks them several times, and releases them. */
 static void take_pages(taker *t, std::uint64_t value)
 {
 	static constexpr size_t size = 64 * page, words = size / 8;
@@ -49,10 +49,10 @@ static void take_pages(taker *t, std::uint64_t value)
 		madvise(p, size, MADV_NOHUGEPAGE);
 		for (size_t i = 0; i < words; i++)
 			w[i] = value ^ i;
-		for (int looks = 0; looks < 4; looks++) {
+		for (int check = 0; check < 4; check++) {
 			sched_yield();
 			t->changed += !holds(w, words, value);
-			t->looked += size / page;
+			t->checked += size / page;
 		}
 		munmap(p, size);
 		value = value * 6364136223846793005u + 1442695040888963407u;
@@ -65,7 +65,7 @@ struct load {
 	std::atomic<std::uint64_t> copies{0}, wrong{0};
 };
 
-/* Copies between the device and pinned memory that stays. */
+/* Copies between the device and memory that remains pinned. */
 static void keep_copying(load *l)
 {
 	static constexpr size_t size = 256 * 1024;
@@ -85,7 +85,7 @@ static void keep_copying(load *l)
 	WORKS(usdma_stream_destroy(s));
 }
 
-/* One page, some, and now and then so many that a whole page table of the IOMMU's goes with them. */
+/* A few pages; every 50th round so many that they fill page tables of the IOMMU, which are freed with them. */
 static size_t some_size(std::mt19937_64 &gen, unsigned round)
 {
 	return round % 50 == 49 ? largest : page * (1 + gen() % 24);
@@ -106,9 +106,9 @@ static bool one_round(usdma_stream *s, const unsigned char *from, unsigned char 
 	return good;
 }
 
-static void pages_go_to_others(void **state)
+static void released_pages_are_unmapped(void **state)
 {
-	auto *const others = static_cast<taker *>(*state);
+	auto *const other = static_cast<taker *>(*state);
 	usdma_device *dev = nullptr;
 	usdma_stream *s = nullptr;
 	unsigned wrong = 0;
@@ -125,21 +125,21 @@ static void pages_go_to_others(void **state)
 		wrong += !one_round(s, from.data(), mem.data(), some_size(gen, r), r % 100 == 99);
 	l.stop = true;
 	copier.join();
-	print_message("# %u rounds, %llu copies beside them, %llu pages of others looked at\n", rounds,
-		      static_cast<unsigned long long>(l.copies), static_cast<unsigned long long>(others->looked));
+	print_message("# %u rounds, %llu copies at the same time, %llu pages of the other process checked\n", rounds,
+		      static_cast<unsigned long long>(l.copies), static_cast<unsigned long long>(other->checked));
 	assert_int_equal(wrong, 0);
 	assert_int_equal(l.wrong, 0);
 	assert_true(l.copies > 0);
-	assert_true(others->looked > rounds);
-	assert_int_equal(others->changed, 0);
+	assert_true(other->checked > rounds);
+	assert_int_equal(other->changed, 0);
 	WORKS(usdma_stream_destroy(s));
 }
 
 int main(int argc, char **argv)
 {
 	void *const shared = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	auto *const others = new (shared) taker();
-	const CMUnitTest tests[] = {cmocka_unit_test_prestate(pages_go_to_others, others)};
+	auto *const other = new (shared) taker();
+	const CMUnitTest tests[] = {cmocka_unit_test_prestate(released_pages_are_unmapped, other)};
 	int status;
 
 	if (argc != 2 || shared == MAP_FAILED)
@@ -147,11 +147,11 @@ int main(int argc, char **argv)
 	rounds = unsigned(atoi(argv[1]));
 	const pid_t pid = fork();
 	if (!pid) {
-		take_pages(others, seed());
+		take_pages(other, seed());
 		_exit(0);
 	}
 	const int failed = cmocka_run_group_tests_name("foreign-churn", tests, nullptr, nullptr);
 
-	others->stop = true;
+	other->stop = true;
 	return waitpid(pid, &status, 0) == pid && !status ? failed : 1;
 }

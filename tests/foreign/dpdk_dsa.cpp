@@ -6,7 +6,7 @@
 
 namespace usdma::preload {
 
-/* Capabilities and groups are of 64 bits, the others and the queues of 32. */
+/* Capability and group registers have 64 bits, the others and those of queues 32. */
 static reg reg_of(unsigned region, u64 at)
 {
 	const bool wide = region == vfio::region_bar0 &&

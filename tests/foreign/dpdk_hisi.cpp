@@ -15,7 +15,7 @@ const target the_target = {"dma_hisilicon", "sim:model=hisi", {{vfio::region_bar
 
 } // namespace usdma::preload
 
-/* The revision. */
+/* The driver reads the revision. */
 extern "C" __attribute__((visibility("default"))) int rte_pci_read_config(const void *, void *buf, size_t len,
 									  off_t offset)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A driver of DPDK's on one of our models, in DPDK's own process: preloaded into dpdk-test (tests/foreign/dpdk). The
- * driver's probe uses nothing of a PCI device but the addresses of its BARs. So rte_pci_register is defined here, which
- * keeps the driver, and rte_eal_init, which then calls its probe with a device of ours.
+ * Runs a driver of DPDK on one of our models in the process of dpdk-test, into which this is preloaded
+ * (tests/foreign/dpdk). Of a PCI device the driver's probe uses only the addresses of its BARs. So this file defines
+ * rte_pci_register, which stores the driver, and rte_eal_init, which then calls its probe with our device.
  *
- * A BAR is pages that may not be accessed. Each access of the driver faults; it is run as one step on pages that show
- * the register, and what it wrote goes to the model. So registers act as those of hardware, at once and also for equal
- * values.
+ * A BAR is mapped without access permissions. Each access of the driver faults. The handler copies the register's value
+ * into the page and single-steps the instruction; a written value is then passed to the model. So registers act at once
+ * as those of hardware, also for a write of an unchanged value.
  *
  * Each engine's source defines the_target.
  */
@@ -32,14 +32,14 @@ struct reg {
 	u32 size; /* 0: none */
 };
 
-/* What differs between engines. */
+/* The parameters of an engine. */
 struct target {
 	const char *driver, *device;
 	struct {
 		unsigned region;
 		u64 size; /* 0: none */
 	} bars[2];
-	reg (*reg_of)(unsigned region, u64 at); /* the register that has the byte */
+	reg (*reg_of)(unsigned region, u64 at); /* the register that contains this byte */
 };
 extern const target the_target;
 
@@ -81,7 +81,7 @@ struct memseg {
 	size_t len;
 };
 
-static pci_driver *taken_driver;
+static pci_driver *probed_driver;
 static std::unique_ptr<vfio::device> model;
 
 struct window {
@@ -90,8 +90,8 @@ struct window {
 	u8 *base;
 };
 static window windows[2];
-static window *stepping; /* the window of an access that is being run, */
-static reg pending;      /* and what a write writes; size 0: a read */
+static window *stepping; /* the window of the access that is single-stepped */
+static reg pending;      /* the bytes that it writes; size 0: a read */
 
 /* ---- register accesses --------------------------------------------------------------------------------- */
 
@@ -104,10 +104,10 @@ static reg pending;      /* and what a write writes; size 0: a read */
 static void write_register(window &w, const reg &r)
 {
 	if (model->region_write(w.region, r.at, w.base + r.at, r.size))
-		give_up("a register is not written");
+		give_up("writing a register failed");
 }
 
-/* In memory at rdx and to the address in rax, as DPDK has it. */
+/* From memory at rdx to the address in rax, as DPDK encodes it. */
 static constexpr u8 movdir64b[] = {0x66, 0x0f, 0x38, 0xf8, 0x02};
 static constexpr u32 movdir64b_bytes = 64;
 
@@ -149,9 +149,9 @@ static void on_fault(int, siginfo_t *info, void *context)
 	const reg r = the_target.reg_of(stepping->region, at);
 	pending = {at, writes ? width_of(reinterpret_cast<const u8 *>(regs[REG_RIP])) : 0};
 	if (writes && !pending.size)
-		give_up("a register is written by another instruction than MOV");
+		give_up("a register was written by another instruction than MOV");
 	if (!writes && model->region_read(stepping->region, r.at, stepping->base + r.at, r.size))
-		give_up("a register is not read");
+		give_up("reading a register failed");
 	regs[REG_EFL] |= 0x100; /* one instruction, then SIGTRAP */
 }
 
@@ -165,7 +165,7 @@ static void on_step(int, siginfo_t *, void *context)
 	mprotect(stepping->base, stepping->size, PROT_NONE);
 }
 
-/* A CPU without MOVDIR64B. */
+/* Emulates MOVDIR64B on a CPU without it. */
 static void on_illegal(int, siginfo_t *, void *context)
 {
 	auto &regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
@@ -186,11 +186,11 @@ static void on_illegal(int, siginfo_t *, void *context)
 
 /* ---- set-up -------------------------------------------------------------------------------------------- */
 
-/* DPDK's addresses are IOVAs. */
+/* DPDK uses these addresses as IOVAs. */
 static int map_segment(const void *, const memseg *ms, size_t len, void *)
 {
 	if (model->dma_map({.iova = ms->iova, .size = len, .vaddr = ms->addr}))
-		give_up("memory of DPDK is not mapped");
+		give_up("mapping DPDK's memory failed");
 	return 0;
 }
 
@@ -203,7 +203,7 @@ static void handle(int signal, void (*how)(int, siginfo_t *, void *))
 	sigaction(signal, &act, nullptr);
 }
 
-/* Whether the injected faults happened. */
+/* Prints how often each fault rule struck. */
 static void report()
 {
 	std::string rules;
@@ -219,7 +219,7 @@ static void attach()
 	const char *spec = getenv("USDMA_TEST_DEVICE");
 
 	if (dma::open_device(spec ? spec : the_target.device, &model) || vfio::config_bus_master(*model, true))
-		give_up("no model");
+		give_up("opening the model failed");
 	for (unsigned i = 0; i < 2 && the_target.bars[i].size; i++) {
 		const auto &bar = the_target.bars[i];
 		void *p = mmap(nullptr, bar.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -233,7 +233,7 @@ static void attach()
 	reinterpret_cast<walk>(dlsym(RTLD_DEFAULT, "rte_memseg_contig_walk"))(map_segment, nullptr);
 	dev.addr.bus = 1;
 	dev.device.name = "0000:01:00.0";
-	const int err = taken_driver->probe(taken_driver, &dev);
+	const int err = probed_driver->probe(probed_driver, &dev);
 	printf("dpdk_preload: probe: %d\n", err);
 	atexit(report);
 	if (err)
@@ -247,7 +247,7 @@ extern "C" __attribute__((visibility("default"))) void rte_pci_register(usdma::p
 	using function = void (*)(usdma::preload::pci_driver *);
 
 	if (strstr(d->driver.name, usdma::preload::the_target.driver))
-		usdma::preload::taken_driver = d;
+		usdma::preload::probed_driver = d;
 	else
 		reinterpret_cast<function>(dlsym(RTLD_NEXT, "rte_pci_register"))(d);
 }
@@ -257,7 +257,7 @@ extern "C" __attribute__((visibility("default"))) int rte_eal_init(int argc, cha
 	using function = int (*)(int, char **);
 	const int used = reinterpret_cast<function>(dlsym(RTLD_NEXT, "rte_eal_init"))(argc, argv);
 
-	if (used >= 0 && usdma::preload::taken_driver)
+	if (used >= 0 && usdma::preload::probed_driver)
 		usdma::preload::attach();
 	return used;
 }

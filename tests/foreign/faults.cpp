@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In a guest: the fault table's paths on a device whose faults the host sets.
- * "struck": a path either reports an error or has carried every byte; "clean": it
- * has carried every byte.  Says how many reported an error.
+ * In a guest: the paths of tests/fault/paths.h on a device whose faults the host sets.
+ * "struck": a path either returns an error or copies every byte; "clean": it
+ * copies every byte.  Prints how many returned an error.
  * Run as: foreign-faults struck|clean (USDMA_DEVICES: the device, and a peer).
  */
 #include "tests/fault/paths.h"
@@ -16,7 +16,7 @@ using namespace usdma::core;
 using namespace usdma::test;
 
 static bool may_fail;
-static unsigned told, carried;
+static unsigned reported, carried;
 
 static void one_path(void **state)
 {
@@ -30,7 +30,7 @@ static void one_path(void **state)
 		if (err && !may_fail)
 			print_error("%s: %d (%s)\n", p.name, err, error_text());
 		assert_true(err ? may_fail : is_whole(&t));
-		told += err != 0;
+		reported += err != 0;
 		carried += !err;
 		tear_down(&t);
 	}
@@ -45,12 +45,12 @@ int main(int argc, char **argv)
 	may_fail = !strcmp(argv[1], "struck");
 	setenv("USDMA_HOST_ARENA", "1M", 1);
 	setenv("USDMA_HANG_MS", "2000", 1);
-	/* What is struck is a path, not the fill before it: memory of a former user's is cleared. */
+	/* Faults shall strike the paths, not the fill that clears memory of a former user. */
 	setenv("USDMA_CLEAR_MEMORY", "never", 1);
 	for (unsigned i = 0; i < path_count; i++)
 		tests[i] = {paths[i].name, one_path, nullptr, nullptr, const_cast<path *>(&paths[i])};
 	const int failed = cmocka_run_group_tests_name("foreign-faults", tests, nullptr, nullptr);
 
-	print_message("# told %u, carried %u\n", told, carried);
+	print_message("# reported %u, carried %u\n", reported, carried);
 	return failed;
 }

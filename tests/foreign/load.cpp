@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In a guest: copies into the device and back until it is killed, fails, or finds
- * a wrong byte.  Each round is a line on standard output.
+ * In a guest: copies into the device and back until it is killed, a copy fails, or
+ * a byte is wrong.  Prints a line for each round.
  * Run as: foreign-load (USDMA_DEVICES: the device)
  */
 #include "tests/support/test.h"
@@ -18,7 +18,7 @@ static int failed(const char *what)
 	return 1;
 }
 
-/* In pieces, so that it always has something in flight. */
+/* In pieces, so that copies are always in flight. */
 static int move(usdma_stream *s, unsigned char *to, const unsigned char *from)
 {
 	static constexpr size_t piece = 256 * 1024;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random programs of ACL calls with random arguments: live, dead and invented
- * handles, addresses of each class and none, any kind, flag and limit.  Only the
- * number of bytes is bounded by the block that an address lies in, since beyond
- * it the caller himself would be wrong.  Nothing crashes, and each code is one
- * of those that arguments can bring about.
+ * Random programs of ACL calls with random arguments: live, destroyed and made-up
+ * handles, addresses of each kind of memory and none, any kind, flag and limit.
+ * Only the number of bytes is limited by the block of the address: to access more
+ * would be the caller's error.  No call crashes, and each returns success or an
+ * error that arguments can cause.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -19,10 +19,10 @@ using namespace usdma::fuzz;
 static constexpr size_t block = 16 * KiB;
 static constexpr int32_t wait_ms = 1000;
 
-/* An address and how many bytes lie behind it. */
-struct place {
+/* An address and the number of bytes from there to the end of its block. */
+struct target {
 	char *at;
-	size_t room;
+	size_t capacity;
 };
 
 struct world {
@@ -53,7 +53,7 @@ static world &common()
 	return w;
 }
 
-/* One program's own things. */
+/* One program and the objects that it creates. */
 struct program {
 	explicit program(input &from) : in(from) {}
 	~program()
@@ -69,7 +69,7 @@ struct program {
 	program(const program &) = delete;
 	program &operator=(const program &) = delete;
 
-	place somewhere()
+	target any_target()
 	{
 		world &w = common();
 		const u8 which = in.get<u8>();
@@ -100,7 +100,7 @@ struct program {
 					    nullptr;
 		return events[which % events.size()];
 	}
-	size_t count(size_t room) { return std::min<size_t>(in.get<u16>(), room); }
+	size_t count(size_t capacity) { return std::min<size_t>(in.get<u16>(), capacity); }
 	size_t limit()
 	{
 		const u16 v = in.get<u16>();
@@ -118,8 +118,8 @@ struct program {
 static aclError copy(program &p)
 {
 	const bool async = p.in.get<u8>() & 1;
-	const place d = p.somewhere(), s = p.somewhere();
-	const size_t n = p.count(std::min(d.room, s.room)), max = p.limit();
+	const target d = p.any_target(), s = p.any_target();
+	const size_t n = p.count(std::min(d.capacity, s.capacity)), max = p.limit();
 	const aclrtMemcpyKind k = p.kind();
 
 	return async ? aclrtMemcpyAsync(d.at, max, s.at, n, k, p.stream()) : aclrtMemcpy(d.at, max, s.at, n, k);
@@ -128,13 +128,13 @@ static aclError copy(program &p)
 static aclError copy_2d(program &p)
 {
 	const bool async = p.in.get<u8>() & 1;
-	const place d = p.somewhere(), s = p.somewhere();
-	const size_t room = std::min(d.room, s.room), height = p.in.get<u8>() & 31;
+	const target d = p.any_target(), s = p.any_target();
+	const size_t capacity = std::min(d.capacity, s.capacity), height = p.in.get<u8>() & 31;
 	size_t pitch = p.in.get<u8>(), width = p.in.get<u8>();
 
-	/* What the call would touch stays within the blocks. */
-	if (std::max(pitch, width) * (height + 1) > room)
-		pitch = width = room / (height + 1);
+	/* The call must stay within the blocks. */
+	if (std::max(pitch, width) * (height + 1) > capacity)
+		pitch = width = capacity / (height + 1);
 	const aclrtMemcpyKind k = p.kind();
 	return async ? aclrtMemcpy2dAsync(d.at, pitch, s.at, pitch, width, height, k, p.stream()) :
 		       aclrtMemcpy2d(d.at, pitch, s.at, pitch, width, height, k);
@@ -142,19 +142,19 @@ static aclError copy_2d(program &p)
 
 static aclError batch(program &p)
 {
-	constexpr size_t most = 8;
-	const size_t n = p.in.get<u8>() % (most + 1), attrs = p.in.get<u8>() % 4;
-	void *dsts[most], *srcs[most];
-	size_t maxs[most], sizes[most], index[4], failed = 0;
+	constexpr size_t max_items = 8;
+	const size_t n = p.in.get<u8>() % (max_items + 1), attrs = p.in.get<u8>() % 4;
+	void *dsts[max_items], *srcs[max_items];
+	size_t maxs[max_items], sizes[max_items], index[4], failed = 0;
 	aclrtMemcpyBatchAttr a[4];
 
 	memset(a, 0, sizeof(a));
 	for (size_t i = 0; i < n; i++) {
-		const place d = p.somewhere(), s = p.somewhere();
+		const target d = p.any_target(), s = p.any_target();
 
 		dsts[i] = d.at;
 		srcs[i] = s.at;
-		sizes[i] = p.count(std::min(d.room, s.room));
+		sizes[i] = p.count(std::min(d.capacity, s.capacity));
 		maxs[i] = p.limit();
 	}
 	for (size_t i = 0; i < attrs; i++) {
@@ -172,8 +172,8 @@ static aclError batch(program &p)
 static aclError set(program &p)
 {
 	const bool async = p.in.get<u8>() & 1;
-	const place d = p.somewhere();
-	const size_t n = p.count(d.room), max = p.limit();
+	const target d = p.any_target();
+	const size_t n = p.count(d.capacity), max = p.limit();
 	const int32_t value = p.in.get<u8>();
 
 	return async ? aclrtMemsetAsync(d.at, max, value, n, p.stream()) : aclrtMemset(d.at, max, value, n);
@@ -276,10 +276,10 @@ static aclError events(program &p)
 	}
 }
 
-static aclError ask(program &p)
+static aclError query(program &p)
 {
 	const u8 how = p.in.get<u8>();
-	const place a = p.somewhere();
+	const target a = p.any_target();
 	aclrtPtrAttributes attr;
 	size_t size = 0, total = 0;
 	void *base = nullptr;
@@ -298,8 +298,8 @@ static aclError ask(program &p)
 	}
 }
 
-/* 1…: what a caller did wrong; 2…: what there is not enough of; 507000: an event that was never recorded. */
-static bool right_class(aclError e, aclError (*call)(program &))
+/* 1…: invalid arguments; 2…: insufficient resources; 507000: an event that was never recorded. */
+static bool is_expected(aclError e, aclError (*call)(program &))
 {
 	return e == 0 || (e >= 100000 && e < 300000) || (e == 507000 && call == events);
 }
@@ -307,7 +307,7 @@ static bool right_class(aclError e, aclError (*call)(program &))
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	static aclError (*const calls[])(program &) = {copy,     copy,    copy_2d, batch,  set,
-						       allocate, release, streams, events, ask};
+						       allocate, release, streams, events, query};
 	input in(data, size);
 
 	if (size > 4096)
@@ -318,9 +318,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		const u8 which = in.get<u8>() % std::size(calls);
 		const aclError e = calls[which](p);
 
-		if (!right_class(e, calls[which]))
+		if (!is_expected(e, calls[which]))
 			fprintf(stderr, "call %u: %d: %s\n", which, e, aclGetRecentErrMsg());
-		must_hold(right_class(e, calls[which]));
+		must_hold(is_expected(e, calls[which]));
 	}
 	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server's bytes into the vfio-user client: each message of the client is
- * answered from the input (control byte, length, body), until it is used up and
- * the server hangs up.  Control: bit 0 true header of a reply, else raw bytes;
+ * A server's bytes for the vfio-user client: each message of the client is
+ * answered from the input (control byte, length, body).  At the end of the input
+ * the server hangs up.  Control: bit 0 a valid header of a reply, else raw bytes;
  * bit 1 error; bits 2, 3 descriptors; bit 4 a DMA_READ or DMA_WRITE before it;
- * bit 5 a byte for each descriptor, in front of the body, says of which kind it is.
+ * bit 5 a byte for each descriptor, before the body, has its kind.
  */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/kinds.h"
@@ -37,7 +37,7 @@ struct files {
 		must_hold(area != MAP_FAILED && !mprotect(area + page, page, PROT_READ | PROT_WRITE));
 	}
 	unique_fd event, memory;
-	u8 *area; /* a page between two that nobody may touch */
+	u8 *area; /* a page between two that must not be accessed */
 };
 
 static files &common()
@@ -47,8 +47,8 @@ static files &common()
 	return f;
 }
 
-/* Asks for memory of the client's, in it or outside. */
-static void ask_for_memory(int sock, input &in)
+/* Sends a DMA_READ or DMA_WRITE, inside or outside of the client's memory. */
+static void access_memory(int sock, input &in)
 {
 	const bool write = in.get<u8>() & 1;
 	const proto::dma_access_head h = {iova - 64 + in.get<u16>(), in.get<u16>()};
@@ -70,7 +70,7 @@ static bool answer(int sock, const vfio::user_message &m, input &in)
 	size_t len;
 
 	if (control & 0x10)
-		ask_for_memory(sock, in);
+		access_memory(sock, in);
 	for (u8 bit = 4; control & 0x20 && bit <= 8; bit *= 2)
 		if (unique_fd fd(control & bit ? descriptor_of(in.get<u8>()) : -1); fd.valid()) {
 			fds.push_back(fd.get());
@@ -90,7 +90,7 @@ static bool answer(int sock, const vfio::user_message &m, input &in)
 	return !vfio::user_send(sock, h, {&part, 1}, fds, deadline::in_ms(patience_ms));
 }
 
-static void be_server(unique_fd sock, input in)
+static void serve(unique_fd sock, input in)
 {
 	vfio::user_message m;
 
@@ -101,7 +101,7 @@ static void be_server(unique_fd sock, input in)
 	shutdown(sock.get(), SHUT_RDWR);
 }
 
-/* What the driver does with a device, whatever the answers. */
+/* The driver's calls for a device, with any answers. */
 static void use(vfio::device &dev)
 {
 	vfio::region_info r;
@@ -146,8 +146,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		std::unique_ptr<vfio::device> dev;
 
 		must_hold(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
-		std::thread t([&] { be_server(unique_fd(pair[0]), input(data, size)); });
-		/* What is not answered shall not hold the search up. */
+		std::thread t([&] { serve(unique_fd(pair[0]), input(data, size)); });
+		/* A missing answer must not slow down the search. */
 		opt.timeout_ms = 10;
 		if (!vfio::user_attach(unique_fd(pair[1]), opt, &dev))
 			use(*dev);

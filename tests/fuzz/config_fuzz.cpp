@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The configuration: the system's file, the file that USDMA_CONFIG names, and the
- * environment, one over the other.  The input: a byte (bit 0: there is such a
- * file), two lengths, the two files, and "name=value" lines for the environment.
+ * The configuration: the system's file or the file that USDMA_CONFIG names, and
+ * the environment, which overrides it.  The input: a byte (bit 0: USDMA_CONFIG is
+ * set), two lengths, the two files, and "name=value" lines for the environment.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -21,9 +21,9 @@ using namespace usdma;
 using namespace usdma::core;
 using namespace usdma::fuzz;
 
-/* A file that a path leads to, without a place in any folder. */
-struct paper {
-	explicit paper(const char *name)
+/* A memfd with a path, so that no file has to be created. */
+struct memory_file {
+	explicit memory_file(const char *name)
 		: fd(memfd_create(name, MFD_CLOEXEC)), path("/proc/self/fd/" + std::to_string(fd.get()))
 	{
 		must_hold(fd.valid());
@@ -41,11 +41,11 @@ struct paper {
 };
 
 struct world {
-	const paper *own = nullptr; /* USDMA_CONFIG */
+	const memory_file *own = nullptr; /* USDMA_CONFIG */
 	std::vector<std::string> variables;
 };
 
-static const char *look_up(const char *name, void *arg)
+static const char *variable_of(const char *name, void *arg)
 {
 	const world &w = *static_cast<world *>(arg);
 
@@ -73,14 +73,14 @@ static std::vector<std::string> lines_of(const std::string &text)
 	for (size_t at = 0; at < text.size();) {
 		const size_t end = std::min(text.find('\n', at), text.size());
 
-		out.emplace_back(text.substr(at, end - at).c_str()); /* a variable ends at the first zero byte */
+		out.emplace_back(text.substr(at, end - at).c_str()); /* a variable has no zero byte */
 		at = end + 1;
 	}
 	return out;
 }
 
-/* "PATH:LINE" of a file that was to be read, and a line that it has. */
-static bool is_place(const std::string &where, const paper &file)
+/* "PATH:LINE" of a line that the file has. */
+static bool is_line_of(const std::string &where, const memory_file &file)
 {
 	if (!where.starts_with(file.path + ":"))
 		return false;
@@ -89,7 +89,7 @@ static bool is_place(const std::string &where, const paper &file)
 	return line >= 1 && line <= file.lines;
 }
 
-static void check_origin(const setting &s, const config &c, const paper &read)
+static void check_origin(const setting &s, const config &c, const memory_file &read)
 {
 	const setting_origin &o = setting_origin_of(s, c);
 
@@ -98,17 +98,17 @@ static void check_origin(const setting &s, const config &c, const paper &read)
 		must_hold(setting_show(s, c) == setting_standard(s));
 		break;
 	case setting_from::file:
-		must_hold(is_place(o.where, read));
+		must_hold(is_line_of(o.where, read));
 		break;
 	case setting_from::environment:
 		must_hold(o.where == setting_variable(s));
 		break;
 	default:
-		must_hold(!"nobody's");
+		must_hold(!"an unknown origin");
 	}
 }
 
-/* What is in force can be written, and reads the same. */
+/* The effective settings can be written to a file, which is read with the same values. */
 static void check_written(const config &c)
 {
 	std::string text;
@@ -118,7 +118,7 @@ static void check_written(const config &c)
 		config alone;
 
 		must_hold(setting_read(s, value, &alone) && setting_show(s, alone) == value);
-		/* A comment's sign, and blanks around, can be in a variable only. */
+		/* '#' and surrounding blanks are possible in a variable only. */
 		if (!value.empty() && value.find('#') == value.npos && value.find_first_of(" \t\r\n") == value.npos)
 			text += std::string(s.name) + " = " + value + "\n";
 		else
@@ -133,7 +133,7 @@ static void check_written(const config &c)
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-	static paper system("system"), own("own");
+	static memory_file system("system"), own("own");
 	input in(data, size);
 	const u8 what = in.get<u8>();
 	const size_t first = in.get<u16>(), second = in.get<u16>();
@@ -145,7 +145,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	w.own = what & 1 ? &own : nullptr;
 	w.variables = lines_of(take(&in, in.left()));
 	const int before = next_descriptor();
-	const config c = config_parse({look_up, &w, system.path.c_str()});
+	const config c = config_parse({variable_of, &w, system.path.c_str()});
 	must_hold(next_descriptor() == before);
 	for (const setting &s : settings())
 		check_origin(s, c, what & 1 ? own : system);

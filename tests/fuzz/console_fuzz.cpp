@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bytes into the control socket of usdma-sim, by the socket itself.  The input is
- * a row of records: a control byte, a length, so many bytes.  Bits 0-1: which of
- * four peers says them; bit 2: a line's end behind them; bit 3: 40 times over;
- * bit 4: that peer leaves then; bits 5-7: what the device does meanwhile.
+ * Bytes for the control socket of usdma-sim, sent through the socket.  The input
+ * is a sequence of records: a control byte, a length, that many bytes.  Bits 0-1:
+ * which of four peers sends them; bit 2: with a newline; bit 3: 40 times; bit 4:
+ * the peer then disconnects; bits 5-7: what the device does meanwhile.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -22,42 +22,42 @@ using nlohmann::json;
 
 static constexpr unsigned peers = 4;
 
-/* One for all inputs, each of which begins by clearing it. */
-struct served {
-	served()
+/* One for all inputs; each input begins by resetting it. */
+struct console_server {
+	console_server()
 	{
 		char name[] = "/tmp/usdma-fuzz-XXXXXX";
 
 		must_hold(mkdtemp(name));
 		folder = name;
 		path = folder + "/ctl";
-		must_hold(!desk.open(path, sim::config()));
+		must_hold(!console.open(path, sim::config()));
 	}
-	~served()
+	~console_server()
 	{
 		unlink(path.c_str());
 		rmdir(folder.c_str());
 	}
 
 	std::string folder, path;
-	sim::console desk;
+	sim::console console;
 };
 
 struct peer {
-	void connect(served *to);
+	void connect(console_server *to);
 	bool open() const { return sock.valid(); }
-	void say(const std::string &text);
+	void send_text(const std::string &text);
 	void wait();
-	std::string hear();
-	bool hears_end();
-	void leave() { *this = {}; }
+	std::string recv_line();
+	bool is_closed();
+	void disconnect() { *this = {}; }
 
 	unique_fd sock;
-	served *server = nullptr;
-	std::string pending; /* of a line that has no end yet */
+	console_server *server = nullptr;
+	std::string pending; /* an incomplete line */
 };
 
-void peer::connect(served *to)
+void peer::connect(console_server *to)
 {
 	sockaddr_un a = {};
 
@@ -68,24 +68,24 @@ void peer::connect(served *to)
 	must_hold(!::connect(sock.get(), reinterpret_cast<sockaddr *>(&a), sizeof(a)));
 }
 
-void peer::say(const std::string &text)
+void peer::send_text(const std::string &text)
 {
 	must_hold(send(sock.get(), text.data(), text.size(), MSG_NOSIGNAL) == ssize_t(text.size()));
 }
 
-/* The console serves until there is something to hear; an answer that does not come is a finding. */
+/* Runs the console until there is something to receive; a missing answer is a finding. */
 void peer::wait()
 {
 	const deadline until = deadline::in_ms(20000);
 	pollfd p[1 + sim::console::poll_fds] = {{sock.get(), POLLIN, 0}};
 
 	do
-		must_hold(!until.passed() && !sim::wait_any(p, 1, &server->desk, until));
+		must_hold(!until.passed() && !sim::wait_any(p, 1, &server->console, until));
 	while (!p[0].revents);
 }
 
-/* One line, without its end. */
-std::string peer::hear()
+/* One line, without the newline. */
+std::string peer::recv_line()
 {
 	std::string out;
 	char buf[4096];
@@ -102,8 +102,8 @@ std::string peer::hear()
 	return out;
 }
 
-/* The server may have left bytes unread, which the kernel tells as a reset. */
-bool peer::hears_end()
+/* The server may have left bytes unread, which the kernel reports as a reset. */
+bool peer::is_closed()
 {
 	char c;
 
@@ -113,11 +113,11 @@ bool peer::hears_end()
 	return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
-/* ---- what must be answered ---------------------------------------------------------------------------- */
+/* ---- the expected answers ----------------------------------------------------------------------------- */
 
 struct expectation {
 	std::string rules;
-	bool away = false;
+	bool absent = false;
 };
 
 static std::string joined(const json &faults)
@@ -132,22 +132,22 @@ static std::string joined(const json &faults)
 	return out;
 }
 
-static void obey(const std::string &line, expectation *e)
+static void apply(const std::string &line, expectation *e)
 {
 	sim::console_command c;
 
-	must_hold(!sim::parse_console(line, &c)); /* refused by the one, taken by the other */
+	must_hold(!sim::parse_console(line, &c)); /* the console accepted it, so the parser must, too */
 	if (c.what == sim::console_word::faults && c.has_rules)
 		e->rules = c.rules;
 	if (c.what == sim::console_word::clear)
 		e->rules.clear();
-	if (c.what == sim::console_word::vanish && !c.ms) /* for a while: it may be over when it is asked */
-		e->away = true;
+	if (c.what == sim::console_word::vanish && !c.ms) /* with a time: it may be over before the answer */
+		e->absent = true;
 	if (c.what == sim::console_word::come_back)
-		e->away = false;
+		e->absent = false;
 }
 
-/* One line of JSON that says no with a reason, or what the state is. */
+/* One line of JSON: an error with a text, or the state. */
 static void check_answer(const std::string &line, const std::string &answer, expectation *e)
 {
 	const json j = json::parse(answer, nullptr, false);
@@ -158,33 +158,33 @@ static void check_answer(const std::string &line, const std::string &answer, exp
 		return;
 	}
 	must_hold(line.size() <= sim::console_line);
-	obey(line, e);
+	apply(line, e);
 	if (j.contains("help"))
 		return;
 	must_hold(joined(j["faults"]) == e->rules);
-	must_hold(!e->away || j["away"]);
+	must_hold(!e->absent || j["away"]);
 }
 
-/* Says it, and hears what is due: an answer for each line; the end, where a line is too long. */
+/* Sends text and receives an answer for each line; after a line that is too long, the end of file. */
 static void exchange(peer *p, const std::string &text, expectation *e)
 {
-	p->say(text);
+	p->send_text(text);
 	p->pending += text;
 	for (size_t end; (end = p->pending.find('\n')) != p->pending.npos; p->pending.erase(0, end + 1)) {
 		const std::string line = p->pending.substr(0, end);
 
-		check_answer(line, p->hear(), e);
-		if (line.size() > sim::console_line) /* it may have been too long before its end came */
-			return p->leave();
+		check_answer(line, p->recv_line(), e);
+		if (line.size() > sim::console_line) /* it may have been too long before its newline was read */
+			return p->disconnect();
 	}
 	if (p->pending.size() <= sim::console_line)
 		return;
-	check_answer(p->pending, p->hear(), e);
-	must_hold(p->hears_end());
-	p->leave();
+	check_answer(p->pending, p->recv_line(), e);
+	must_hold(p->is_closed());
+	p->disconnect();
 }
 
-/* Some lines at a time: who says hundreds and hears none of the answers is turned away. */
+/* Some lines at a time: the server disconnects a peer that sends hundreds and reads no answer. */
 static void talk(peer *p, const std::string &text, expectation *e)
 {
 	constexpr unsigned lines = 8;
@@ -199,41 +199,41 @@ static void talk(peer *p, const std::string &text, expectation *e)
 	}
 }
 
-static void meanwhile(sim::console &desk, u8 what)
+static void device_event(sim::console &console, u8 what)
 {
 	switch (what) {
 	case 1:
-		desk.client_comes();
+		console.client_comes();
 		break;
 	case 2:
-		desk.client_left();
+		console.client_left();
 		break;
 	case 3:
-		desk.plan().refuse_map(0x1000, 0x1000);
+		console.plan().refuse_map(0x1000, 0x1000);
 		break;
 	case 4:
-		desk.plan().drop_interrupt(0);
+		console.plan().drop_interrupt(0);
 		break;
 	case 5:
-		desk.plan().reply();
+		console.plan().reply();
 		break;
 	case 6:
-		desk.plan().drop_record(0, 1);
+		console.plan().drop_record(0, 1);
 		break;
 	default:
 		break;
 	}
 }
 
-/* Not before all that it said was read: else it lingers there as one of eight. */
-static void part(peer *p, expectation *e)
+/* Waits until all its bytes are read: otherwise the server still counts it as one of eight peers. */
+static void disconnect(peer *p, expectation *e)
 {
 	if (p->open())
 		talk(p, "\n", e);
-	p->leave();
+	p->disconnect();
 }
 
-static void record(served *s, peer *p, u8 control, const std::string &piece, expectation *e)
+static void run_record(console_server *s, peer *p, u8 control, const std::string &piece, expectation *e)
 {
 	std::string text;
 
@@ -245,14 +245,14 @@ static void record(served *s, peer *p, u8 control, const std::string &piece, exp
 		p->connect(s);
 	if (!text.empty())
 		talk(p, text, e);
-	meanwhile(s->desk, control >> 5);
+	device_event(s->console, control >> 5);
 	if (control & 16)
-		part(p, e);
+		disconnect(p, e);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
-	static served s;
+	static console_server s;
 	input in(data, size);
 	peer all[peers];
 	expectation e;
@@ -268,9 +268,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		size_t len;
 		const u8 *piece = in.run(want, &len);
 
-		record(&s, &all[control & 3], control, std::string(reinterpret_cast<const char *>(piece), len), &e);
+		run_record(&s, &all[control & 3], control, std::string(reinterpret_cast<const char *>(piece), len), &e);
 	}
 	for (peer &p : all)
-		part(&p, &e);
+		disconnect(&p, &e);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whatever a ring says, the engine touches only what is mapped, and writes only
- * where it may.  The input: a byte of settings, then descriptors of 64 bytes; all
- * of it lies in the mapped data as well, so that indirect ones find something.
- * Around each area stand pages that nobody may touch; one area is read-only.
+ * With any contents of a ring, the engine accesses only mapped memory, and writes
+ * only where it may.  The input: a byte of settings, then descriptors of 64 bytes.
+ * The input is also copied into mapped data, for indirect descriptors.  Each area
+ * is between two pages without access; one area is read-only.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -22,9 +22,9 @@ using namespace usdma::sdma;
 static constexpr u64 page = 4096, area_size = 4 * page, mem_base = 0x100000000000;
 static constexpr u64 rw_iova = 0x10000, ro_iova = 0x20000, ring_iova = 0x30000;
 static constexpr u32 order = 4, ring_size = 1u << order;
-static constexpr u64 one_ms = 1000; /* a descriptor that takes longer is stopped by disabling the channel */
+static constexpr u64 one_ms = 1000; /* the channel is disabled if descriptors take longer */
 
-/* Nothing answers for memory that only messages reach: none is mapped so. */
+/* Not used: no memory is mapped for access by messages. */
 struct no_port final : sim::remote_port {
 	u32 max_len() const override { return 4096; }
 	int begin(sim::remote_access *) override { return -ENODEV; }
@@ -102,7 +102,7 @@ static u32 fill_ring(world &w, input in)
 	for (; !in.empty() && n < ring_size; n++) {
 		auto d = in.get<descriptor>();
 
-		/* A wait with no limit, or a fill of gigabytes, is right and would only take long. */
+		/* A wait without a timeout is valid, but would take too long. */
 		if (d.op == u8(dma::opcode::wait))
 			d.height = 1;
 		d.tag = n + 1;
@@ -121,11 +121,11 @@ static void start(world &w, u8 how)
 	w.put(c + chan_first_seq, u64(0));
 	w.put(c + chan_coalesce, u32(how & 0x0f));
 	w.put(c + chan_command, u32(chan_cmd_enable));
-	/* It may have come to the first bad one already: a right tag is enough for a unit that is awake. */
+	/* It may already be halted by a descriptor: a running engine reads it once its tag is valid. */
 	must_hold(w.get<u32>(c + chan_state) == chan_state_running || w.get<u32>(c + chan_state) == chan_state_halted);
 }
 
-/* Until the last one has run or failed, or one of them takes too long. */
+/* Runs until the last descriptor has ended, or the time is over. */
 static void run(world &w, u32 n)
 {
 	const u64 c = chan_ctrl(0);

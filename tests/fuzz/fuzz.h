@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 namespace usdma::fuzz {
 
-/* A finding that no sanitizer sees. */
+/* A condition whose failure is a finding. */
 #define must_hold(what)                                                                                                \
 	do {                                                                                                           \
 		if (!(what)) {                                                                                         \
@@ -25,7 +25,7 @@ namespace usdma::fuzz {
 		}                                                                                                      \
 	} while (0)
 
-/* Takes the input from its front; behind the end everything is zero. */
+/* Consumes the input from its front; after its end all bytes are zero. */
 class input {
 public:
 	input(const u8 *data, size_t size) : at_(data), left_(size) {}
@@ -50,7 +50,7 @@ public:
 		bytes(&v, sizeof(v));
 		return v;
 	}
-	/* At most n, as far as they are there. */
+	/* Up to n bytes; *len: how many there are. */
 	const u8 *run(size_t n, size_t *len)
 	{
 		const u8 *p = at_;
@@ -71,9 +71,9 @@ private:
 	size_t left_;
 };
 
-/* The lowest descriptor that is free: it rises when one leaks. */
+/* The lowest free descriptor: it increases if one leaks. */
 int next_descriptor();
-/* It is this one, or becomes it: threads of the library may still be closing some (close_foreign). */
+/* Waits until the lowest free one is this one: threads of the library may still be closing some (close_foreign). */
 bool descriptors_are_back_at(int lowest);
 
 } // namespace usdma::fuzz

@@ -29,30 +29,30 @@ static int memory(size_t size, int seals, unsigned flags = 0)
 	return fd;
 }
 
-static int again(int fd, int flags)
+static int reopen(int fd, int flags)
 {
 	const unique_fd from(fd);
 
 	return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), flags | O_CLOEXEC);
 }
 
-/* Its other end is closed. */
-static int end_of_pipe(unsigned which)
+/* A pipe whose other descriptor is closed. */
+static int half_pipe(unsigned which)
 {
-	int ends[2];
+	int fds[2];
 
-	must_hold(!pipe2(ends, O_CLOEXEC));
-	close(ends[1 - which]);
-	return ends[which];
+	must_hold(!pipe2(fds, O_CLOEXEC));
+	close(fds[1 - which]);
+	return fds[which];
 }
 
-static int end_of_socket(int type)
+static int peerless_socket(int type)
 {
-	int ends[2];
+	int fds[2];
 
-	must_hold(!socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends));
-	close(ends[1]);
-	return ends[0];
+	must_hold(!socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds));
+	close(fds[1]);
+	return fds[0];
 }
 
 static int full_event()
@@ -64,7 +64,7 @@ static int full_event()
 	return fd;
 }
 
-/* Asked anything, it does not answer; it can be closed.  Served by another process, which ends with this one. */
+/* A file that answers only a close.  Served by another process, which ends with this one. */
 static int silent()
 {
 	static const int fd = [] {
@@ -100,9 +100,9 @@ static int memory_of(u8 kind)
 	case 3:
 		return memory(page, good_seals | F_SEAL_WRITE);
 	case 4:
-		return again(memory(page, good_seals), O_RDONLY);
+		return reopen(memory(page, good_seals), O_RDONLY);
 	case 5:
-		return again(memory(page, good_seals), O_PATH);
+		return reopen(memory(page, good_seals), O_PATH);
 	default:
 		return memory(2 * MiB, good_seals, MFD_HUGETLB);
 	}
@@ -112,13 +112,13 @@ static int stream_of(u8 kind)
 {
 	switch (kind) {
 	case 7:
-		return end_of_pipe(0);
+		return half_pipe(0);
 	case 8:
-		return end_of_pipe(1);
+		return half_pipe(1);
 	case 9:
-		return end_of_socket(SOCK_STREAM);
+		return peerless_socket(SOCK_STREAM);
 	case 10:
-		return end_of_socket(SOCK_SEQPACKET);
+		return peerless_socket(SOCK_SEQPACKET);
 	case 11:
 		return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	case 12:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The target over each file of its corpus, as a test: replay DIRECTORY|FILE...  A crash is what fails. */
+/* Runs the target over each file of its corpus, as a test: replay DIRECTORY|FILE...  It fails by a crash. */
 #include "tests/fuzz/fuzz.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ static bool run(const fs::path &file)
 
 	if (in.bad() || !in.is_open())
 		return false;
-	/* Of its exact size on the heap, so that a read beyond it is seen. */
+	/* Of its exact size on the heap, so that sanitizers detect a read beyond it. */
 	std::vector<u8> data(text.begin(), text.end());
 	LLVMFuzzerTestOneInput(data.data(), data.size());
 	return true;
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 {
 	std::vector<fs::path> files;
 	size_t n = 0;
-	bool well = true;
+	bool passed = true;
 
 	for (int i = 1; i < argc; i++)
 		collect(argv[i], &files);
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 
 		printf("%sok %zu - %s\n", ran ? "" : "not ", ++n, f.filename().c_str());
 		fflush(stdout);
-		well &= ran;
+		passed &= ran;
 	}
-	return well ? 0 : 1;
+	return passed ? 0 : 1;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client's bytes into the vfio-user server.  The input is a row of records: a
- * control byte, then a message.  Bit 7: raw bytes; else a frame with a true
- * header around the body, of command (bits 0-3), with descriptors (bits 4-6).
- * The first byte: bit 0 VERSION comes first, bit 1 a byte for each descriptor
- * says of which kind it is.
+ * A client's bytes for the vfio-user server.  The input is a sequence of records:
+ * a control byte, then a message.  Bit 7: raw bytes; else a message with a valid
+ * header, of command (bits 0-3), with descriptors (bits 4-6).  The first byte:
+ * bit 0 VERSION is sent first, bit 1 a byte for each descriptor has its kind.
  */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/kinds.h"
@@ -44,7 +43,7 @@ struct files {
 	unique_fd event, memory;
 };
 
-static void say_hello(int sock)
+static void send_version(int sock)
 {
 	const proto::version_head v = {0, 1};
 	const proto::header h = {1, u16(proto::command::version), 0, proto::type_command, 0};
@@ -53,8 +52,8 @@ static void say_hello(int sock)
 	vfio::user_send(sock, h, {&part, 1}, {}, deadline::in_ms(1000));
 }
 
-/* Ours no more when they are sent. */
-static void say_with_kinds(int sock, u8 control, input &in)
+/* A message with descriptors of any kind, which are closed once they are sent. */
+static void send_with_kinds(int sock, u8 control, input &in)
 {
 	const proto::header h = {2, u16(control & 15), 0, proto::type_command, 0};
 	const size_t want = in.get<u8>();
@@ -71,7 +70,7 @@ static void say_with_kinds(int sock, u8 control, input &in)
 	vfio::user_send(sock, h, {&part, 1}, fds, deadline::in_ms(1000));
 }
 
-static void say_frame(int sock, u8 control, const u8 *body, size_t len, const files &f)
+static void send_message(int sock, u8 control, const u8 *body, size_t len, const files &f)
 {
 	const proto::header h = {2, u16(control & 15), 0, proto::type_command, 0};
 	const iovec part = {const_cast<u8 *>(body), len};
@@ -92,11 +91,11 @@ static void talk(int sock, input in)
 
 	const u8 first = in.get<u8>();
 	if (first & 1)
-		say_hello(sock);
+		send_version(sock);
 	while (!in.empty()) {
 		const u8 control = in.get<u8>();
 		if (first & 2 && !(control & 0x80)) {
-			say_with_kinds(sock, control, in);
+			send_with_kinds(sock, control, in);
 			continue;
 		}
 		const size_t want = in.get<u8>();
@@ -104,7 +103,7 @@ static void talk(int sock, input in)
 		const u8 *body = in.run(want, &len);
 
 		if (!(control & 0x80))
-			say_frame(sock, control, body, len, f);
+			send_message(sock, control, body, len, f);
 		else if (send(sock, body, len, MSG_NOSIGNAL) < 0)
 			return;
 	}
@@ -127,7 +126,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		return 0;
 	log_set_level(log_level::none);
 	prepare_kinds();
-	talk(-1, input(nullptr, 0)); /* makes the files, before descriptors are counted */
+	talk(-1, input(nullptr, 0)); /* creates the static files before descriptors are counted */
 	const int before = next_descriptor();
 	{
 		auto model = std::make_unique<sim::sdma_model>(small_device());

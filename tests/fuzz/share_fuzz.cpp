@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Importing a key: another process chose the number in it, what lies behind that number, and every word of the page
- * there.  The input: what the key's file is, what the data's file is, flags (how), the kind that is asked for, then
- * either the words of a page or, with bit 4 of how, a key.
+ * Importing a key: another process chose the descriptor number in it, the file of that number, and every word of the
+ * page in it.  The input: the kind of the page's file, the kind of the data's file, flags (how), the requested kind of
+ * share, then either the words of a page or, with bit 4 of how, a key.
  */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/kinds.h"
@@ -24,15 +24,15 @@ static constexpr size_t page_bytes = 4096;
 
 enum how : u8 { right_magic = 1, right_secret = 2, is_open = 4, fits = 8, raw_key = 16, pinned = 32, right_kind = 64 };
 
-/* A descriptor of any kind (kinds.h); -1: a number that is none.  Without bit 7 in the order that older inputs know. */
+/* A descriptor of any kind (kinds.h); -1: an invalid one.  Without bit 7 in the order of older inputs. */
 static int file_of(u8 kind)
 {
-	static constexpr u8 of_old[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 17, 19, kinds - 1};
+	static constexpr u8 old_order[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 15, 17, 19, kinds - 1};
 
-	return descriptor_of(kind & 0x80 ? kind & 0x7f : of_old[kind % std::size(of_old)]);
+	return descriptor_of(kind & 0x80 ? kind & 0x7f : old_order[kind % std::size(old_order)]);
 }
 
-/* Whoever asks it waits. */
+/* A request to it is never answered. */
 static bool is_silent(u8 kind)
 {
 	return kind & 0x80 && (kind & 0x7f) % kinds == silent_kind;
@@ -65,7 +65,7 @@ static std::string key_of(const share *s, u32 kind, int fd)
 	return key.replace(strlen("usdma-1-") + 9, 8, number);
 }
 
-static void import(const std::string &key, u32 kind, u8 how, size_t most)
+static void import(const std::string &key, u32 kind, u8 how, size_t data_size)
 {
 	const int before = next_descriptor();
 	share *got = nullptr;
@@ -73,8 +73,8 @@ static void import(const std::string &key, u32 kind, u8 how, size_t most)
 	if (!share_import(key.c_str(), share_kind(kind), how & pinned, &got)) {
 		must_hold(key == got->key && !got->mine && got->page);
 		must_hold(got->data.valid() == (got->size != 0 && got->page->data_fd >= 0));
-		/* What was checked is what is used. */
-		must_hold(!got->data.valid() || (got->offset <= most && got->size <= most - got->offset));
+		/* The values that were checked are the ones that are used. */
+		must_hold(!got->data.valid() || (got->offset <= data_size && got->size <= data_size - got->offset));
 		share_unref(got);
 	}
 	must_hold(next_descriptor() == before);
@@ -84,8 +84,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	static share *model;
 	input in(data, size);
-	const u8 paper_kind = in.get<u8>(), behind_kind = in.get<u8>();
-	const unique_fd paper(file_of(paper_kind)), behind(file_of(behind_kind));
+	const u8 page_kind = in.get<u8>(), data_kind = in.get<u8>();
+	const unique_fd page_fd(file_of(page_kind)), data_fd(file_of(data_kind));
 	const u8 how = in.get<u8>();
 	const u32 kind = in.get<u8>() % 6;
 	share_page page;
@@ -101,10 +101,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		import(std::string(reinterpret_cast<const char *>(text), len).c_str(), kind, how, ~size_t(0));
 		return 0;
 	}
-	fill(&page, &in, how, *model->page, behind.get());
-	if (!is_silent(paper_kind) && pwrite(paper.get(), &page, sizeof(page), 0) < 0)
+	fill(&page, &in, how, *model->page, data_fd.get());
+	if (!is_silent(page_kind) && pwrite(page_fd.get(), &page, sizeof(page), 0) < 0)
 		must_hold(errno != EIO);
-	const bool known = behind.valid() && !is_silent(behind_kind) && !fstat(behind.get(), &st);
-	import(key_of(model, kind, paper.get()), kind, how, known ? size_t(st.st_size) : 0);
+	const bool has_size = data_fd.valid() && !is_silent(data_kind) && !fstat(data_fd.get(), &st);
+	import(key_of(model, kind, page_fd.get()), kind, how, has_size ? size_t(st.st_size) : 0);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device strings, addresses, sizes, fault rules, and the environment: whatever a user may write. */
+/* Device strings, addresses, sizes, fault rules, configuration files and the environment: any text of a user. */
 #include "tests/fuzz/fuzz.h"
 
 #include "driver/base/error.h"
@@ -18,7 +18,7 @@
 using namespace usdma;
 using namespace usdma::fuzz;
 
-/* Whatever is refused is refused with a text. */
+/* A refused string has an error text. */
 static bool accepted(int err)
 {
 	must_hold(err <= 0);
@@ -65,7 +65,7 @@ static void rules(const std::string &s)
 		}
 }
 
-/* A line on usdma-sim's control socket; whatever it was, the answer is one line. */
+/* A line on usdma-sim's control socket: the answer is always one line. */
 static void console_line(const std::string &s)
 {
 	sim::console_command c;
@@ -75,13 +75,13 @@ static void console_line(const std::string &s)
 		must_hold(c.what < sim::console_word::count && c.rules.size() <= s.size());
 	const std::string text = sim::json_text(s);
 	must_hold(text.size() >= s.size() + 2 && text.size() <= 2 * s.size() + 2 && text.find('\n') == text.npos);
-	sim::console desk;
-	const std::string answer = desk.answer(s);
+	sim::console console;
+	const std::string answer = console.answer(s);
 	must_hold(answer.starts_with("{\"ok\": ") && answer.find('\n') == answer.size() - 1);
 }
 
 /* The input is "NAME=value" lines. */
-static const char *look_up(const char *name, void *arg)
+static const char *variable_of(const char *name, void *arg)
 {
 	for (const std::string &line : *static_cast<std::vector<std::string> *>(arg)) {
 		const size_t eq = line.find('=');
@@ -99,15 +99,15 @@ static void environment(const std::string &s)
 	for (size_t at = 0; at < s.size();) {
 		const size_t end = s.find('\n', at);
 
-		/* c_str(): a variable ends at the first zero byte. */
+		/* c_str(): a variable has no zero byte. */
 		lines.emplace_back(s.substr(at, end - at).c_str());
 		at = end == s.npos ? s.size() : end + 1;
 	}
-	const core::config c = core::config_parse({look_up, &lines, "/dev/null"});
+	const core::config c = core::config_parse({variable_of, &lines, "/dev/null"});
 	must_hold(c.first_seq < u64(1) << 63);
 }
 
-/* A configuration file. Each complaint names the file and what is in force is in range. */
+/* A configuration file: the effective values are valid, and their origin is a line of the file. */
 static void file(const std::string &s)
 {
 	const core::config c = core::config_parse_text("a.conf", s);
@@ -132,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 	u64 bytes;
 
 	log_set_level(log_level::none);
-	/* A value of its own: inputs kept from before it mean what they meant. */
+	/* Not a value of the switch, so that older inputs keep their meaning. */
 	if (what == 4) {
 		console_line(s);
 		return 0;
@@ -143,7 +143,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		break;
 	case 1:
 		address(s);
-		if (size_parse(s, &bytes)) /* its callers say what a size is for */
+		if (size_parse(s, &bytes)) /* the error text is the caller's */
 			must_hold(!s.empty());
 		break;
 	case 2:

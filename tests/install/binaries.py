@@ -27,7 +27,7 @@ def readelf(what, path):
 
 
 def tls_bytes(segments):
-    """Size and alignment of the part of each thread's static TLS that the file takes."""
+    """Size and alignment of the static TLS that the file uses in each thread."""
     found = re.search(r"^\s+TLS\s+\S+ \S+ \S+ \S+ (0x[0-9a-f]+)\s+R?\s+(0x[0-9a-f]+)", segments, re.M)
     return (int(found[1], 16), int(found[2], 16)) if found else (0, 1)
 
@@ -50,7 +50,7 @@ def layout(f):
     point(f.kind == "DYN" and ("INTERP" in f.segments) != f.library, f"{f.name}: at any address", f.kind)
     point("GNU_RELRO" in f.segments and re.search(r"BIND_NOW|Flags:.* NOW", f.dynamic) is not None,
           f"{f.name}: what the linker fills in is read-only afterwards", f.dynamic)
-    point(f.flags_of("GNU_STACK") == ["RW"], f"{f.name}: its stack runs no code", f.segments)
+    point(f.flags_of("GNU_STACK") == ["RW"], f"{f.name}: its stack is not executable", f.segments)
     point(not [w for w in f.flags_of("LOAD") if "W" in w and "E" in w] and "TEXTREL" not in f.dynamic,
           f"{f.name}: nothing is both writable and code", f.segments)
 
@@ -63,7 +63,7 @@ def checks(f, args):
 
 
 def wrong_commands(build, args):
-    """Files of ours that are compiled without what each has to have."""
+    """Our sources that are compiled without the required flags."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
         commands = json.load(f)
     wanted = ["-fstack-protector-strong", "-fstack-clash-protection"] if args.hardened else []
@@ -105,7 +105,7 @@ def main():
                   f"{f.name}: can be loaded when static TLS is used up", f.dynamic)
             point(size < TLS_MOST and align <= 16, f"{f.name}: {size} bytes of static TLS, aligned to {align}", readelf("--symbols", f.path))
     wrong = list(wrong_commands(args.build, args))
-    point(not wrong, "every file of ours is compiled with the flags", "\n".join(wrong))
+    point(not wrong, "each of our sources is compiled with the required flags", "\n".join(wrong))
     return points.end()
 
 

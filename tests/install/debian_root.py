@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A clean Debian root, by default of the release that runs: made by debootstrap once, unpacked for each run, commands in it."""
+"""A clean Debian root, by default of the release that runs: made by debootstrap once, unpacked for each run; runs commands in it."""
 import os
 import platform
 import re
@@ -15,12 +15,12 @@ def release():
 
 SUITE = release()
 APT_SETTINGS = re.compile(r'^Acquire::(https?::|Check-Valid-Until|Check-Date|Retries)[^\n]*;$', re.M)
-# Of the environment: where this machine's programs and libraries are, and how it compiles.
+# Prefixes of environment variables that are not passed on: paths and compiler settings of this machine.
 HOST_ONLY = ("USDMA_", "LD", "DESTDIR", "PYTHON", "CC", "CXX", "CFLAGS", "CPPFLAGS")
 
 
 class Stop(Exception):
-    """Nothing that follows makes sense; the point that failed has been reported."""
+    """Ends the test; the failed point has been reported."""
 
 
 class Points:
@@ -69,14 +69,14 @@ def swap(result, name):
 
 
 def mirror(suite=SUITE, otherwise="http://deb.debian.org/debian"):
-    """Where apt has this suite from."""
+    """The URL from which apt gets this suite."""
     ok, out = run(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", "Created-By: Packages"])
     sites = [line.split()[0] for line in out.splitlines() if ok and line.endswith(" " + suite)]
     return sites[0] if sites else otherwise
 
 
 def apt_as_here(root, site, suites):
-    """The mirror, the proxy and the certificates that apt uses here are used there, too."""
+    """Makes apt in the root use the mirror, proxy and certificates of this machine."""
     with open(f"{root}/etc/apt/sources.list", "w", encoding="utf-8") as f:
         f.write("".join(f"deb {site} {suite} main\n" for suite in suites))
     ok, said = run(["apt-config", "dump"])
@@ -92,10 +92,10 @@ def root_dir(points, work, suite=SUITE, site=None, options=()):
     base, root = os.path.join(work, "base.tar"), os.path.join(work, "root")
     shutil.rmtree(root, ignore_errors=True)
     if not os.path.exists(base):
-        # Its mounts end with it, also if it is killed.
+        # In a namespace: its mounts are removed with it, also if it is killed.
         points.must(run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "debootstrap", "--variant=minbase", *options, suite, root,
                          site or mirror(suite)], 3600), "debootstrap")
-        points.must(run(["tar", "-C", root, "-cf", base + ".part", "."]), "the root is kept for the next run")
+        points.must(run(["tar", "-C", root, "-cf", base + ".part", "."]), "the root is saved for the next run")
         os.rename(base + ".part", base)
     else:
         os.makedirs(root)
@@ -108,7 +108,7 @@ def root_dir(points, work, suite=SUITE, site=None, options=()):
     return root
 
 
-# What is mounted below $1 is there for the commands alone.  They see no other root: user namespaces work in it.
+# Mounts below $1 are visible to the script only.  pivot_root and not chroot: user namespaces work in it.
 ENTER = '''mount --bind "$1" "$1"; mount -t proc proc "$1/proc"; mount --bind /sys "$1/sys"; mount -o remount,bind,ro "$1/sys"
 root=$1 script=$2; shift 2
 while [ $# -gt 0 ]; do mkdir -p "$root$2"; mount --rbind "$1" "$root$2"; shift 2; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Installs a built tree into its prefix (which must be empty), uses it as people do, uninstalls it.  TAP.
+"""Installs a built tree into its prefix (which must be empty), builds and runs programs with it, uninstalls it.  TAP.
 
 install.py BUILD_DIR
 """
@@ -75,10 +75,10 @@ def pkg_config(prefix, lib, *words):
 
 
 def consume(points, where, name, compiler, source, package, scratch, **env):
-    """Compiles a program with what pkg-config says, and runs it."""
+    """Compiles a program with the flags of pkg-config, and runs it."""
     prefix, lib = where
     flags = pkg_config(prefix, lib, "--cflags", "--libs", package)
-    if not points.add(flags is not None, f"{name}: pkg-config knows {package}"):
+    if not points.add(flags is not None, f"{name}: pkg-config finds {package}"):
         return
     program = os.path.join(scratch, name.replace(" ", "-"))
     done, log = run([*compiler, *WARN, source, "-o", program, *flags])
@@ -91,7 +91,7 @@ def reorder(result, name):
 
 
 def readme_program(scratch):
-    """The first C program of README.md, so that what people read is what works."""
+    """The first C program of README.md."""
     with open(os.path.join(TOP, "README.md"), encoding="utf-8") as f:
         block = re.search(r"^```c\n(.*?)^```", f.read(), re.M | re.S)
     path = os.path.join(scratch, "readme.c")
@@ -101,14 +101,14 @@ def readme_program(scratch):
 
 
 def cmake(prefix, scratch, find, name):
-    """Configures the CMake project with what it asks for; the tree that it made, and the log."""
+    """Configures the CMake project with these arguments of find_package; returns (build tree, passed, log)."""
     tree = os.path.join(scratch, name)
     return tree, *run(["cmake", "-S", os.path.join(HERE, "cmake"), "-B", tree, "-DFIND=" + find, "-DCMAKE_PREFIX_PATH=" + prefix])
 
 
 def cmake_programs(points, prefix, scratch):
     if not shutil.which("cmake"):
-        points.skip("CMake project", "no cmake here")
+        points.skip("CMake project", "cmake is not installed")
         return
     with open(os.path.join(TOP, "VERSION"), encoding="ascii") as f:
         version = f.read().strip()
@@ -126,11 +126,11 @@ def cmake_programs(points, prefix, scratch):
 
 
 def sanitized_programs(points, where, scratch, **env):
-    """The release library in programs that are built with a sanitizer, as people do who test theirs."""
+    """The release library in programs that are built with a sanitizer."""
     env |= {"USDMA_CONFIG": "/dev/null", "USDMA_DEVICES": "sim:mem=1G"}
     for compiler in ("gcc", "clang"):
         if not shutil.which(compiler):
-            points.skip(f"sanitizers of {compiler}", "it is not here")
+            points.skip(f"sanitizers of {compiler}", "it is not installed")
             continue
         for sanitizer in ("address", "thread"):
             for source, package in (("consumer.c", "usdma"), ("consumer_acl.c", "usdma-acl")):
@@ -147,21 +147,21 @@ def valgrind_runs():
 
 
 def valgrind_programs(points, where, scratch, **env):
-    """Default settings but for the wait mode; helgrind and callgrind are only to get to the end."""
+    """Default settings but for the wait mode; helgrind and callgrind only have to run to the end."""
     prefix, lib = where
     env |= {"USDMA_CONFIG": "/dev/null"}
     if not shutil.which("valgrind"):
-        points.skip("under valgrind", "it is not here")
+        points.skip("under valgrind", "it is not installed")
         return
     for name, package in (("consumer", "usdma"), ("consumer_acl", "usdma-acl")):
         build = ["cc", "-g", os.path.join(HERE, name + ".c"), "-o", os.path.join(scratch, name), *pkg_config(prefix, lib, "--cflags", "--libs", package)]
         if not points.add(*reorder(run(build), f"under valgrind: {name} compiles")):
             return
     socket = os.path.join(scratch, "dev0")
-    ready, said = os.pipe()
-    with subprocess.Popen([os.path.join(prefix, "bin/usdma-sim"), "--socket", socket, "--ready-fd", str(said)], pass_fds=[said],
+    ready, ready_write = os.pipe()
+    with subprocess.Popen([os.path.join(prefix, "bin/usdma-sim"), "--socket", socket, "--ready-fd", str(ready_write)], pass_fds=[ready_write],
                           env={**os.environ, **env}) as sim:
-        os.close(said)
+        os.close(ready_write)
         os.read(ready, 1)
         os.close(ready)
         for device in ("sim", "vfio-user:" + socket):
@@ -176,7 +176,7 @@ def valgrind_programs(points, where, scratch, **env):
 
 
 def header_layout(points, where, scratch):
-    """Build systems search the text of acl_rt.h; an HCCL's own headers come behind ours on the command line."""
+    """Build systems search the text of acl_rt.h; the headers of another HCCL follow ours on the command line."""
     prefix, lib = where
     with open(os.path.join(prefix, "include/usdma/acl/acl_rt.h"), encoding="ascii") as f:
         text = f.read()
@@ -193,7 +193,7 @@ def header_layout(points, where, scratch):
 
 
 def linked_library(points, where, scratch):
-    """A link in a folder that has nothing else of usdma's."""
+    """A symbolic link in a folder without other files of usdma."""
     prefix, lib = where
     link = os.path.join(scratch, "links/libascendcl.so")
     os.makedirs(os.path.dirname(link))

@@ -41,12 +41,12 @@ def render(page):
 
 
 def options(tool, page):
-    """Every option that the tool's --help knows is in its page."""
+    """Every option of the tool's --help is in its page."""
     p = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False)
-    known = set(re.findall(r"^ +(?:-\w, ?)?--([a-z][a-z-]+)", p.stdout, re.M))
+    listed = set(re.findall(r"^ +(?:-\w, ?)?--([a-z][a-z-]+)", p.stdout, re.M))
     text = read("docs/man", page).replace("\\-", "-")
-    missing = sorted(o for o in known if o not in ("help", "version") and not re.search(rf"Fl -{o}\b|, -{o}\b", text))
-    point(p.returncode == 0 and known and not missing, f"{page} has every option", f"{missing}\n{p.stderr}")
+    missing = sorted(o for o in listed if o not in ("help", "version") and not re.search(rf"Fl -{o}\b|, -{o}\b", text))
+    point(p.returncode == 0 and listed and not missing, f"{page} has every option", f"{missing}\n{p.stderr}")
     wide = [line for line in p.stdout.splitlines() if len(line) > 80]
     point(not wide, f"{os.path.basename(tool)} --help is at most 80 columns wide", "\n".join(wide))
 
@@ -54,18 +54,18 @@ def options(tool, page):
 def commands(tool):
     """Every command of usdmactl and each of its options is in its page."""
     text = read("docs/man/usdmactl.8").replace("\\-", "-")
-    listed = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False).stdout.partition("Subcommands:")[2]
-    names = re.findall(r"^  ([a-z]+) ", listed, re.M)
+    help_text = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False).stdout.partition("Subcommands:")[2]
+    names = re.findall(r"^  ([a-z]+) ", help_text, re.M)
     missing = [n for n in names if f".It Cm {n}" not in text]
     for name in names:
         out = subprocess.run([tool, name, "--help"], capture_output=True, text=True, check=False).stdout
-        known = set(re.findall(r"^ +(?:-\w, ?)?--([a-z][a-z-]+)", out, re.M)) - {"help", "json"}
-        missing += [f"{name} --{o}" for o in sorted(known) if f"-{o}" not in text]
+        listed = set(re.findall(r"^ +(?:-\w, ?)?--([a-z][a-z-]+)", out, re.M)) - {"help", "json"}
+        missing += [f"{name} --{o}" for o in sorted(listed) if f"-{o}" not in text]
     point(names and not missing, "usdmactl.8 has every command and option", str(missing))
 
 
 def settings():
-    """A setting has one text: what usdmactl info prints begins its entry in usdma(7) and its row in tables."""
+    """A setting has one text: the text that usdmactl info prints is the start of its entry in usdma(7) and of its rows in tables."""
     rows = re.findall(r'<&config::\w+>\(\s*"([a-z_]+)",(.*?)\),\n', read("lib/core/config/setting.cpp"), re.S)
     meanings = {name: "".join(re.findall(r'"([^"]*)"', re.search(r'(?:"[^"]*"\s*)+$', rest)[0])) for name, rest in rows}
     page = re.split(r"^\.It Ev ", read("docs/man/usdma.7"), flags=re.M)
@@ -84,7 +84,7 @@ def main():
     pages = sorted(glob.glob(os.path.join(build, "docs/man/*.3"))) + sorted(glob.glob(os.path.join(TOP, "docs/man/*.[178]")))
     rendered = [render(page) for page in pages]
     if not all(rendered):
-        skip("rendering", "neither mandoc nor groff here")
+        skip("rendering", "neither mandoc nor groff is installed")
     functions = set(re.findall(r"USDMA_API [^;]*?\b(usdma_\w+)\(", "".join(read(f"include/usdma/{h}.h") for h in ("usdma", "uring", "file"))))
     text = "".join(open(p, encoding="utf-8").read() for p in pages if p.endswith(".3"))
     missing = sorted(f for f in functions if f".It Fn {f}\n" not in text or f".Fo {f}\n" not in text)

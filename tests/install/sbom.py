@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""usdma.spdx.json against what the libraries and programs load (readelf) and were compiled from (ninja), by the packages of Debian.  TAP.
+"""usdma.spdx.json against the libraries that are loaded (readelf) and compiled in (ninja), by Debian's packages.  TAP.
 
 sbom.py BUILD_DIR SBOM FILE...
 """
@@ -20,7 +20,7 @@ points = Points()
 point = points.add
 # The C library's and the compiler's own headers belong to what is loaded.
 BASE = re.compile(r"(libc6|linux-libc|libstdc\+\+-\d+|libgcc-\d+|libcrypt|systemtap-sdt)-dev$|(cpp|gcc|g\+\+)-\d+$|python3|libpython3|libexpat1-dev")
-# Debian's names of what has another.
+# Debian's names of packages that have another name in the SBOM.
 NAMES = {"libcli11-dev": "CLI11", "nlohmann-json3-dev": "nlohmann_json", "pybind11-dev": "pybind11"}
 
 
@@ -37,20 +37,20 @@ OWNERS = {}  # package by file
 
 
 def find_owners(paths):
-    """One search for all of them: dpkg reads every list of files."""
+    """One search for all paths: each call of dpkg-query reads every list of files."""
     for line in said("dpkg-query", "-S", *{name for path in paths for name in names_of(path)}).splitlines():
         packages, _, name = line.rpartition(": ")
         OWNERS[name] = re.match(r"[^:,]+", packages)[0]
 
 
 def owner(path):
-    """The Debian package of a file, under whichever of its names that knows it."""
+    """The Debian package of a file, found by any of the file's names."""
     return next((OWNERS[name] for name in names_of(path) if name in OWNERS), None)
 
 
 @functools.cache
 def version(package):
-    """The upstream's."""
+    """The upstream version."""
     text = said("dpkg-query", "-W", "-f", "${Version}\n", package).splitlines()
     return re.sub(r"^\d+:|[-+~][^-]*$", "", text[0]) if text else "?"
 
@@ -59,14 +59,14 @@ def source_of(package):
     return said("dpkg-query", "-W", "-f", "${source:Package}\n", package).splitlines()[0]
 
 
-def form(doc):
-    lacks = [k for k in ("spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace", "creationInfo") if not doc.get(k)]
+def check_form(doc):
+    missing = [k for k in ("spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace", "creationInfo") if not doc.get(k)]
     ids = [p["SPDXID"] for p in doc["packages"]]
     wrong = [p["SPDXID"] for p in doc["packages"] if not re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", p["SPDXID"]) or not p["name"] or
              "downloadLocation" not in p]
-    ends = {r[k] for r in doc["relationships"] for k in ("spdxElementId", "relatedSpdxElement")}
-    point(doc["spdxVersion"] == "SPDX-2.3" and not lacks and not wrong and len(ids) == len(set(ids)) and ends <= set(ids),
-          "SPDX 2.3: what it must have, and each part once", f"{lacks} {wrong} {ends - set(ids)}")
+    related = {r[k] for r in doc["relationships"] for k in ("spdxElementId", "relatedSpdxElement")}
+    point(doc["spdxVersion"] == "SPDX-2.3" and not missing and not wrong and len(ids) == len(set(ids)) and related <= set(ids),
+          "SPDX 2.3: the required fields, and unique identifiers", f"{missing} {wrong} {related - set(ids)}")
 
 
 def soname_of(path):
@@ -118,7 +118,7 @@ def compiled_in(doc, parts, build, linked):
 
 
 def supported(doc):
-    """The table of SECURITY.md names the version that is built; where reports go is said as long as there is no address."""
+    """The table of SECURITY.md names the version that is built; while there is no mail address, SECURITY.md explains where reports go."""
     top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     with open(os.path.join(top, "SECURITY.md"), encoding="utf-8") as f:
         text = f.read()
@@ -126,8 +126,8 @@ def supported(doc):
     row = re.search(r"^\| (\S+), the latest release \| yes \|$", text, re.M)
     point(row is not None and now.startswith(row[1] + "."), f"SECURITY.md: {now} is supported", str(row))
     with open(os.path.join(top, "debian/control"), encoding="utf-8") as f:
-        nobody = re.search(r"^Maintainer: .*\.invalid>$", f.read(), re.M)
-    point(nobody and "no mail address of its own" in text, "SECURITY.md: there is no mail address, and debian/control has none", text[:400])
+        no_maintainer = re.search(r"^Maintainer: .*\.invalid>$", f.read(), re.M)
+    point(no_maintainer and "no mail address of its own" in text, "SECURITY.md: there is no mail address, and debian/control has none", text[:400])
 
 
 def main():
@@ -137,12 +137,12 @@ def main():
     if shutil.which("dpkg-query"):
         find_owners(linked | {"/bin/sh"})
     if not owner("/bin/sh"):
-        print("1..0 # SKIP no packages of Debian here")
+        print("1..0 # SKIP no Debian packages on this machine")
         return 0
     with open(sbom, encoding="utf-8") as f:
         doc = json.load(f)
     parts = {p["SPDXID"]: p for p in doc["packages"]}
-    form(doc)
+    check_form(doc)
     supported(doc)
     for path, libraries in loaded.items():
         links(doc, parts, path, libraries)

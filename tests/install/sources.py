@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The sources, without what builds leave among them."""
+"""Copies the source tree without build outputs."""
 import os
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def copy_tree(to):
-    """What git knows, as it is in the tree now; without git, all but folders of builds."""
+    """Copies the files that git lists, with uncommitted changes; without git, all files but those of build folders."""
     listed = shutil.which("git") and subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                                     cwd=TOP, capture_output=True, text=True, check=False)
     if not listed or listed.returncode:

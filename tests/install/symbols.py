@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a library exports: exactly what its headers declare, and nothing by accident.  TAP.
+"""What a library exports: exactly what its headers declare.  TAP.
 
 symbols.py LIBRARY --public NODE=REGEX --headers FILE... [--private NODE=REGEX]
 """

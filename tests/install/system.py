@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The files that join usdma to a system: units, the udev helper, a passed socket, completions.  TAP.
+"""The files that integrate usdma into a system: systemd services, the udev helper, a passed socket, completions.  TAP.
 
 system.py BUILD_DIR
-system.py BUILD_DIR --trace    the bpftrace scripts at a running program
+system.py BUILD_DIR --trace    the bpftrace scripts attached to a running program
 """
 import glob
 import os
@@ -51,28 +51,28 @@ def udev_helper(scratch):
     function(scratch, 6, "0000:06:00.0", "0x088000", "0x8086", "0x3c2e")
     function(scratch, 7, "0000:07:00.0", "0x088000", "0x8086", "0x3c28")
     for group, want, what in ((1, 0, "our device alone"), (2, 0, "our device behind a bridge"),
-                              (3, 1, "our device with a network card"), (4, 1, "nothing but a bridge"),
-                              (5, 1, "a group that is not there"), (6, 0, "a device of a pattern"),
-                              (7, 1, "a device beside a pattern")):
+                              (3, 1, "our device with a network card"), (4, 1, "only a bridge"),
+                              (5, 1, "a group that does not exist"), (6, 0, "a device that matches a pattern"),
+                              (7, 1, "a device that does not match the pattern")):
         got, log = run([os.path.join(SYSTEM, "usdma-iommu-group"), "5553:0d3a,1234:11e8,8086:3c2[0-7ef]", str(group)],
                        env={**os.environ, "SYSFS": scratch})
-        point(got == want, f"udev: {what} is {'given' if want == 0 else 'not given'} to the group", f"{got}\n{log}")
+        point(got == want, f"udev: {what} is {'accessible' if want == 0 else 'not accessible'} to the group usdma", f"{got}\n{log}")
 
 
 def rule_numbers():
-    """The numbers in the udev rule are those of the engines' headers."""
+    """The IDs in the udev rule are those of the engines' headers."""
     with open(os.path.join(SYSTEM, "70-usdma.rules.in"), encoding="ascii") as f:
         rules = f.read()
     bare = [r for r in rules.splitlines() if r.startswith("SUBSYSTEM") and "vfio" in r and 'KERNEL=="' not in r]
-    point(not bare, "udev: no rule takes in the device files of noiommu mode", "\n".join(bare))
+    point(not bare, "udev: no rule matches the device files of noiommu mode", "\n".join(bare))
     for engine, header in (("sdma", "driver/hw/sdma_regs.h"), ("edu", "driver/engines/edu/edu_hw.h"), ("hisi", "driver/hw/hisi_regs.h")):
         with open(os.path.join(TOP, header), encoding="utf-8") as f:
             pair = re.search(r"pci_vendor = 0x(\w{4}), pci_device = 0x(\w{4})", f.read())
         point(pair is not None and f"{pair[1]}:{pair[2]}" in rules.split('PROGRAM="')[1] and
-              f'ATTRS{{vendor}}=="0x{pair[1]}", ATTRS{{device}}=="0x{pair[2]}"' in rules, f"udev: knows the {engine} engine")
+              f'ATTRS{{vendor}}=="0x{pair[1]}", ATTRS{{device}}=="0x{pair[2]}"' in rules, f"udev: has the IDs of the {engine} engine")
     with open(os.path.join(TOP, "driver/hw/dsa_regs.h"), encoding="utf-8") as f:
         ids = re.findall(r"\bid_\w+ = 0x(\w{4})", f.read())
-    point(len(ids) == 3 and all(f"8086:{i}" in rules.split('PROGRAM="')[1] and f"|0x{i}" in rules for i in ids), "udev: knows the dsa engine")
+    point(len(ids) == 3 and all(f"8086:{i}" in rules.split('PROGRAM="')[1] and f"|0x{i}" in rules for i in ids), "udev: has the IDs of the dsa engine")
 
 
 def passed_socket(build, scratch):
@@ -84,57 +84,57 @@ def passed_socket(build, scratch):
                                pass_fds=[s.fileno()], stdout=subprocess.PIPE, text=True)
     try:
         line = sim.stdout.readline()
-        point(line.startswith("ready fd "), "usdma-sim takes a socket that was passed to it", line)
+        point(line.startswith("ready fd "), "usdma-sim uses a socket that was passed to it", line)
         for n in ("first", "next"):
             got, log = run([os.path.join(build, "tools/usdmactl/usdmactl"), "selftest", "vfio-user:" + path, "--size", "64K"])
             point(got == 0, f"the {n} client of a passed socket gets a device", log)
     finally:
         sim.terminate()
         got = sim.wait(30)
-    point(got == 0, "usdma-sim ends by SIGTERM")
-    point(os.path.exists(path), "and leaves a socket alone that it did not make")
+    point(got == 0, "usdma-sim exits on SIGTERM")
+    point(os.path.exists(path), "and does not remove a socket that it did not create")
     with open(os.devnull, encoding="ascii") as f:
         got, log = run([os.path.join(build, "tools/usdma-sim"), "--listen-fd", str(f.fileno())], pass_fds=[f.fileno()])
-    point(got == 1 and "not a UNIX stream socket" in log, "usdma-sim refuses what is no socket", log)
+    point(got == 1 and "not a UNIX stream socket" in log, "usdma-sim refuses a descriptor that is not a socket", log)
 
 
-def units(build, scratch):
+def services(build, scratch):
     if not shutil.which("systemd-analyze"):
-        skip("units", "no systemd-analyze here")
+        skip("services", "systemd-analyze is not installed")
         return
-    for unit, name in (("usdma-bind@.service", "usdma-bind@device.service"),
+    for service, name in (("usdma-bind@.service", "usdma-bind@device.service"),
                        ("usdma-sim@.service", "usdma-sim@one.service"), ("usdma-sim@.socket", "usdma-sim@one.socket")):
-        where = os.path.join(SYSTEM if unit.endswith("socket") else os.path.join(build, "system"), unit)
+        where = os.path.join(SYSTEM if service.endswith("socket") else os.path.join(build, "system"), service)
         with open(where, encoding="ascii") as f:
-            # The tools are not installed where the tests run: a command that is.
+            # The tools need not be installed here: verify with a command that is.
             text = "".join(line.split("=")[0] + "=/bin/true\n" if line.startswith("Exec") else line for line in f)
-        with open(os.path.join(scratch, unit), "w", encoding="ascii") as f:
+        with open(os.path.join(scratch, service), "w", encoding="ascii") as f:
             f.write(text.replace("man:usdma", "https://usdma").replace("man:usdmactl", "https://usdmactl"))
-        os.symlink(unit, os.path.join(scratch, name))
+        os.symlink(service, os.path.join(scratch, name))
     for name in ("usdma-bind@device.service", "usdma-sim@one.socket"):
         got, log = run(["systemd-analyze", "--recursive-errors=no", "--man=no", "verify", os.path.join(scratch, name)])
         point(got == 0 and not [x for x in log.splitlines() if "usdma" in x], f"systemd accepts {name}", log)
 
 
-# systemd's own figure, 0 to 10: no unit gets laxer unnoticed.
+# The highest exposure (0 to 10, by systemd-analyze) that each service may have.
 EXPOSURE = {"usdma-bind@.service": 1.9, "usdma-sim@.service": 2.3}
 
 
 def exposure(build, scratch):
     if not shutil.which("systemd-analyze"):
-        return skip("exposure", "no systemd-analyze here")
-    for unit, most in EXPOSURE.items():
-        path = os.path.join(scratch, unit)
+        return skip("exposure", "systemd-analyze is not installed")
+    for service, most in EXPOSURE.items():
+        path = os.path.join(scratch, service)
         if os.path.exists(path):
             os.unlink(path)
-        shutil.copy(os.path.join(build, "system", unit), path)
+        shutil.copy(os.path.join(build, "system", service), path)
         got, log = run(["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={int(most * 10)}", path])
         found = re.search(r"Overall exposure level for \S+: ([\d.]+)", log)
-        point(got == 0 and found is not None, f"{unit}: exposure {found[1] if found else '?'}, at most {most}", log)
+        point(got == 0 and found is not None, f"{service}: exposure {found[1] if found else '?'}, at most {most}", log)
 
 
 def odd_instances(build):
-    """Whatever the instance of usdma-bind@ is called, it is no option."""
+    """The instance name of usdma-bind@ is never parsed as an option."""
     with open(os.path.join(build, "system/usdma-bind@.service"), encoding="utf-8") as f:
         commands = re.findall(r"^Exec(?:Start|Stop)=\S+ (.*)$", f.read(), re.M)
     point(len(commands) == 2, "usdma-bind@ has a command to start and one to stop", str(commands))
@@ -142,11 +142,11 @@ def odd_instances(build):
         for instance in ("--help", "--noiommu", "--dry-run", "--json", "-h"):
             words = [word.replace("%I", instance) for word in command.split()]
             got, log = run([os.path.join(build, "tools/usdmactl/usdmactl"), *words])
-            point(got == 1 and f"'{instance}' is not a PCI address" in log, f"{command}: {instance} is an address that is none", log)
+            point(got == 1 and f"'{instance}' is not a PCI address" in log, f"{command}: {instance} is refused as an invalid address", log)
 
 
 def tracepoints(build):
-    """The bpftrace scripts use tracepoints that the library has, with arguments that these have."""
+    """The bpftrace scripts use only tracepoints and arguments that the library has."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as f:
         if "-DUSDMA_TRACE" not in f.read():
             skip("tracepoints", "built without sys/sdt.h (systemtap-sdt-dev)")
@@ -161,11 +161,11 @@ def tracepoints(build):
             uses = re.findall(r"^((?:usdt:\*:usdma:\w+,?\n)+)(.*?)^}", f.read(), re.M | re.S)
         wrong = [(probe, body) for heads, body in uses for probe in re.findall(r"usdma:(\w+)", heads)
                  if max([int(a) for a in re.findall(r"\barg(\d)", body)], default=-1) >= found.get(probe, -1)]
-        point(uses and not wrong, f"{os.path.basename(script)} uses what there is", str(wrong))
+        point(uses and not wrong, f"{os.path.basename(script)} uses existing tracepoints and arguments", str(wrong))
 
 
 def shells(build, scratch):
-    """Each shell's command, and what it reads before the prompt."""
+    """(environment, {shell: (command, first line of input)})"""
     files = {"bash": "complete.bash", "zsh": "zsh/_usdma", "fish": "complete.fish"}
     os.makedirs(os.path.join(scratch, "zsh"))
     shutil.copy(os.path.join(SYSTEM, "complete.zsh"), os.path.join(scratch, files["zsh"]))
@@ -177,7 +177,7 @@ def shells(build, scratch):
 
 
 def typed(command, first, env, keys, wanted):
-    """What an interactive shell shows when somebody types these keys and TAB, until it is what is wanted."""
+    """What an interactive shell prints after these keys and TAB, until it contains the wanted text."""
     master, slave = os.openpty()
     shell = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=env)
     os.close(slave)
@@ -210,10 +210,10 @@ def completions(build, scratch):
             ("usdma-perf --wait=int", "--wait=interrupt "), ("usdma-sim --huge req", "--huge require "), ("usdma-sim --onc", "usdma-sim --once "))
     for shell, (command, first) in all_shells.items():
         if not shutil.which(command[0]):
-            skip(f"completion by {shell}", f"no {shell} here")
+            skip(f"completion by {shell}", f"{shell} is not installed")
             continue
         for keys, wanted in rows:
-            if shell == "fish":  # it does not talk to a dumb terminal
+            if shell == "fish":  # it does not work on a dumb terminal
                 wanted = wanted.split()[-1].replace("\\", "") if "socket" not in wanted else "socket"
                 seen = run([*command, f"{first}; complete -C '{keys}'"], env=env)[1]
             else:
@@ -222,7 +222,7 @@ def completions(build, scratch):
 
 
 def attach(build, script, seconds):
-    """A script at a running program for so long: (worked, what it printed)."""
+    """Attaches a script to a running program for so many seconds: (worked, output)."""
     work = subprocess.Popen([os.path.join(build, "tools/perf/usdma-perf"), "-q", "--way", "h2d", "--size", "64", "--depth", "4",
                              "--seconds", "1", "--repeats", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -235,15 +235,15 @@ def attach(build, script, seconds):
 
 
 def live_tracing(build):
-    """The scripts at a running process."""
+    """The bpftrace scripts on a running process."""
     program = os.path.join(build, "tools/perf/usdma-perf")
     lack = "bpftrace is not installed" if not shutil.which("bpftrace") else "not root" if os.geteuid() else \
         "the kernel has no uprobes" if not os.path.exists("/sys/bus/event_source/devices/uprobe/type") else \
         "built without usdma-perf" if not os.path.exists(program) else None
     if not lack and run(["bpftrace", "-e", "BEGIN { exit(); }"])[0]:
-        lack = "the kernel lets nobody use BPF here"
+        lack = "BPF is not permitted on this machine"
     for script in sorted(glob.glob(os.path.join(TOP, "docs/examples/bpftrace/*.bt"))):
-        name = f"{os.path.basename(script)} at a running program"
+        name = f"{os.path.basename(script)} attached to a running program"
         if lack:
             skip(name, lack)
             continue
@@ -268,7 +268,7 @@ def main():
         else:
             skip("a passed socket", "built without tools")
         if os.path.exists(os.path.join(build, "system")):
-            units(build, os.path.join(scratch))
+            services(build, os.path.join(scratch))
             exposure(build, scratch)
             if os.path.exists(os.path.join(build, "tools/usdmactl/usdmactl")):
                 odd_instances(build)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""pip install, of a copy of this tree, into a virtual environment; its use; pip uninstall.  TAP.
+"""pip install of a copy of this tree into a virtual environment; runs programs with it; pip uninstall.  TAP.
 
 Needs what `tools/packages install` installs; no network is used.
 """

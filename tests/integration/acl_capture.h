@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of stream capture share: three streams, two events, and memory. */
+/* Shared by the tests of stream capture: three streams, two events, and memory. */
 #pragma once
 
 #include "acl/acl.h"
@@ -9,7 +9,7 @@
 #include <cstring>
 
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested, too */
 
 #define IS(want, call)                                                                                                 \
 	do {                                                                                                           \
@@ -82,7 +82,7 @@ struct rig {
 		assert_true(want ? m == nullptr : m != nullptr);
 		return m;
 	}
-	/* t has joined what s captures, and comes back. */
+	/* Stream t joins the capture of s, runs work(), and is joined again by s. */
 	void around(aclError (*work)(rig &r))
 	{
 		GOOD(aclrtRecordEvent(fork, s));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replays of captures: random graphs of several streams against a model of memory, and what replays do with host
- * functions, live events, waits and memory that is freed.
+ * Replays of captures: random graphs of several streams, compared with a model of memory, and replays with host
+ * functions, live events, waits and freed memory.
  */
 #include "acl_capture.h"
 #include "tests/support/until.h"
@@ -15,7 +15,7 @@ using namespace usdma::test;
 
 namespace {
 
-/* Random work of three streams, each access ordered by an event where streams share memory, against a model. */
+/* Random work of three streams, with events between accesses to shared memory, compared with a model. */
 struct graph {
 	static constexpr int streams = 3, buffers = 8; /* the first half device memory, the rest pinned */
 	rig &r;
@@ -60,7 +60,7 @@ struct graph {
 	void compare();
 };
 
-/* One operation, captured; what it does to the model goes to the program. */
+/* Captures one operation, and appends its effect on the model to the program. */
 void graph::step(std::vector<std::function<void()>> *program)
 {
 	const int s = int(pick(streams));
@@ -139,7 +139,7 @@ void test_random_graphs(void **)
 		g.start();
 		for (size_t times = 1 + g.pick(4); times; times--) {
 			GOOD(aclmdlRIExecuteAsync(m, g.pick(3) ? g.stream[0] : nullptr));
-			/* In another stream it would not be ordered. */
+			/* An access in another stream would not be ordered. */
 			if (g.pick(2))
 				GOOD(aclrtSynchronizeDevice());
 			else
@@ -187,7 +187,7 @@ void test_many_in_one_stream(void **)
 			fill_random(r.pin, size, r.gen);
 		}
 	}
-	GOOD(aclmdlRIDestroy(m)); /* waits for them */
+	GOOD(aclmdlRIDestroy(m)); /* waits for the executions */
 	assert_int_equal(calls.load(), 20);
 }
 
@@ -220,7 +220,7 @@ void test_callbacks(void **)
 	server.join();
 }
 
-/* Words, notifies and live events hold a replay until something else lets it go; a joined stream lets another go. */
+/* A replay waits for words, notifies and live events; a joined stream lets another stream continue. */
 void test_waits(void **)
 {
 	rig r(13);
@@ -293,7 +293,7 @@ void test_freed(void **)
 	}
 }
 
-/* What fails in a stream that joined is an error of the stream that the instance runs in, once. */
+/* A failure in a joined stream is reported once, by the stream in which the instance runs. */
 void test_errors(void **)
 {
 	rig r(17);

@@ -95,7 +95,7 @@ void test_execute_and_destroy(void **)
 	GOOD(aclmdlRIDestroyUnregisterCallback(m, count_call));
 	GOOD(aclmdlRIDestroy(m));
 	assert_int_equal(late.load(), 0);
-	/* A context takes its captures and instances with it. */
+	/* Destroying a context destroys its captures and instances. */
 	GOOD(aclrtSetCurrentContext(other));
 	GOOD(aclmdlRICaptureBegin(foreign, global));
 	GOOD(aclmdlRICaptureGetInfo(foreign, nullptr, &m));
@@ -133,7 +133,7 @@ void test_refused(void **)
 	IS(107000, aclrtMemcpy2dAsync(r.dev, 64, r.heap, 64, 64, 8, ACL_MEMCPY_HOST_TO_DEVICE, r.s));
 	IS(107000, aclrtMemcpyAsync(r.dev, 1, r.pin, 2, ACL_MEMCPY_DEFAULT, r.s));
 	IS(107000, rig::copy(r.dev, r.pin, r.s, size_t(1) << 30));
-	GOOD(rig::copy(r.dev, r.heap, r.u)); /* RELAXED: as ever */
+	GOOD(rig::copy(r.dev, r.heap, r.u)); /* RELAXED: allowed */
 	IS(107036, aclmdlRICaptureEnd(r.t, &m));
 	GOOD(rig::copy(r.back, r.dev, r.s));
 	m = r.end(r.s);
@@ -147,7 +147,7 @@ void test_refused(void **)
 	GOOD(aclmdlRIDestroy(m));
 }
 
-/* Who may copy synchronously: the thread's mode, and the captures of the thread and of all. */
+/* Synchronous copies depend on the thread's mode, and on the captures of this thread and of other threads. */
 void test_modes(void **)
 {
 	static const struct {
@@ -183,7 +183,7 @@ void test_modes(void **)
 		};
 
 		GOOD(aclmdlRICaptureBegin(r.s, row.capture));
-		GOOD(aclmdlRICaptureBegin(r.t, relaxed)); /* of two captures the stricter one counts */
+		GOOD(aclmdlRICaptureBegin(r.t, relaxed)); /* the stricter one of two captures applies */
 		all(row.own);
 		std::thread([&] {
 			GOOD(aclrtSetCurrentContext(r.ctx));
@@ -204,7 +204,7 @@ void test_end_in_another_thread(void **)
 	GOOD(aclmdlRICaptureGetInfo(r.s, nullptr, &info));
 	std::thread([&] {
 		GOOD(aclrtSetCurrentContext(r.ctx));
-		GOOD(rig::copy(r.dev, r.pin, r.s)); /* captured, from whichever thread */
+		GOOD(rig::copy(r.dev, r.pin, r.s)); /* captured, from any thread */
 		IS(107038, aclmdlRICaptureEnd(r.s, &m));
 		assert_null(m);
 	}).join();
@@ -220,7 +220,7 @@ void test_end_in_another_thread(void **)
 	GOOD(aclmdlRIDestroy(m));
 }
 
-/* Refused while an execution has not finished; the instance stays as it was. */
+/* Refused while an execution has not finished; the instance is unchanged. */
 void test_destroy_while_running(void **)
 {
 	rig r(16);
@@ -288,7 +288,7 @@ void test_unjoined(void **)
 	IS(107025, aclmdlRICaptureEnd(r.s, &m));
 }
 
-/* The capture has recorded nothing, nor has the replay. */
+/* Neither the capture nor the replay has recorded the event. */
 static void check_unrecorded(const rig &r)
 {
 	std::uint64_t us;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every call that the ACL headers declare in a child of fork, while other threads of the parent are in calls of
- * their own; and by threads that are being cancelled.
+ * Makes every call of the ACL headers in a child of fork, while other threads of the parent make calls, and in
+ * threads that are being cancelled.
  */
 #include "acl/acl.h"
 #include "acl/acl_dump.h"
@@ -29,7 +29,7 @@ static void nothing(void *) {}
 
 namespace {
 
-/* What the calls are made with. */
+/* The objects that the calls use. */
 struct world : memory_for_results {
 	aclrtContext context, other_context;
 	aclrtStream stream, other;
@@ -49,8 +49,8 @@ struct world : memory_for_results {
 	size_t granule = 0;
 	char *mem, *host, *plain, *registered, *descriptor;
 	void *mem_to_free, *host_to_free, *mapped, *mapped_not, *pooled;
-	void *places[2], *places_from[2];
-	const void *const_places[2];
+	void *addresses[2], *source_addresses[2];
+	const void *const_addresses[2];
 	size_t sizes[2] = {64, 64};
 	char text[256] = "", key[256] = "";
 	any_pointer scratch;
@@ -69,11 +69,11 @@ struct world : memory_for_results {
 		memset(scratch.p, 0, size);
 		buffer = aclCreateDataBuffer(scratch.p, 64);
 	}
-	/* Some call may have ended any of these. */
+	/* A call may have destroyed any of these: errors are ignored. */
 	~world()
 	{
 		aclrtSetDevice(0);
-		aclrtDeviceTaskAbort(0, 0); /* some wait for what never comes */
+		aclrtDeviceTaskAbort(0, 0); /* aborts waits for events that never happen */
 		aclmdlRIDestroy(instance);
 		aclrtUnmapMem(mapped);
 		aclrtReleaseMemAddress(mapped);
@@ -121,9 +121,9 @@ private:
 		plain = static_cast<char *>(aligned_alloc(4096, size));
 		registered = static_cast<char *>(aligned_alloc(4096, size));
 		GOOD(aclrtHostRegisterV2(registered, size, ACL_HOST_REG_PINNED));
-		places[0] = places[1] = mem;
-		places_from[0] = places_from[1] = host;
-		const_places[0] = const_places[1] = mem + 8192;
+		addresses[0] = addresses[1] = mem;
+		source_addresses[0] = source_addresses[1] = host;
+		const_addresses[0] = const_addresses[1] = mem + 8192;
 	}
 	void make_virtual_memory()
 	{
@@ -169,8 +169,8 @@ static const std::vector<named_call<world>> calls = {
 };
 
 /*
- * Those that reach no device, and so answer in a child as well: what is of the process or the thread, what is told of
- * devices that are not open, and what is refused anywhere.
+ * Calls that access no device, so that they work in a child as well: state of the process or of the thread, information
+ * about devices that are not open, and calls that are not supported.
  */
 static const std::set<std::string> need_no_device = words(
 	"aclAppLog aclCreateDataBuffer aclDataTypeSize aclDestroyDataBuffer aclFinalize aclFinalizeCallbackRegister "
@@ -215,40 +215,40 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtKernelArgsFinalize aclrtKernelArgsInit aclrtLaunchKernel aclrtLaunchKernelV2 "
 	"aclrtLaunchKernelWithConfig ");
 
-static std::atomic<int> turns_wrong;
+static std::atomic<int> failed_calls;
 
-/* cmocka's assertions are for the test's own thread. */
-static void right(aclError code, const char *call)
+/* cmocka's assertions only work in the main thread of the test. */
+static void check_call(aclError code, const char *call)
 {
-	if (code && !turns_wrong++)
+	if (code && !failed_calls++)
 		print_error("%s: %d: %s\n", call, code, aclGetRecentErrMsg());
 }
 
-static void take_turn(const world &w, int i)
+static void make_calls(const world &w, int i)
 {
 	const aclrtStream s = i ? w.other : nullptr;
 	const aclError code = aclrtSetDevice(1);
 	void *p;
 
-	/* A child has the kernel's file of a device until it has ended: then it cannot be opened. */
+	/* A child holds the kernel's file of a device open until it exits: until then an open fails. */
 	if (code != ACL_ERROR_RT_DEV_SETUP_ERROR) {
-		right(code, "aclrtSetDevice");
-		right(aclrtResetDevice(1), "aclrtResetDevice");
+		check_call(code, "aclrtSetDevice");
+		check_call(aclrtResetDevice(1), "aclrtResetDevice");
 	}
-	right(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
-	right(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE, s), "aclrtMemcpyAsync");
-	right(aclrtSynchronizeStream(s), "aclrtSynchronizeStream");
-	right(aclrtMallocHost(&p, 64), "aclrtMallocHost");
-	right(aclrtFreeHost(p), "aclrtFreeHost");
+	check_call(aclrtSetCurrentContext(w.context), "aclrtSetCurrentContext");
+	check_call(aclrtMemcpyAsync(w.mem, 64, w.host, 64, ACL_MEMCPY_HOST_TO_DEVICE, s), "aclrtMemcpyAsync");
+	check_call(aclrtSynchronizeStream(s), "aclrtSynchronizeStream");
+	check_call(aclrtMallocHost(&p, 64), "aclrtMallocHost");
+	check_call(aclrtFreeHost(p), "aclrtFreeHost");
 }
 
 static void in_children(void **)
 {
 	world w;
 
-	refuse_in_children(w, calls, need_no_device, no_device_in_child, [&](int i) { take_turn(w, i); });
-	assert_int_equal(turns_wrong, 0);
-	/* The parent goes on unharmed. */
+	refuse_in_children(w, calls, need_no_device, no_device_in_child, [&](int i) { make_calls(w, i); });
+	assert_int_equal(failed_calls, 0);
+	/* The parent can still use the device. */
 	memset(w.host, 0x5a, size);
 	GOOD(aclrtMemcpyAsync(w.mem, size, w.host, size, ACL_MEMCPY_HOST_TO_DEVICE, w.stream));
 	GOOD(aclrtSynchronizeStream(w.stream));
@@ -258,8 +258,8 @@ static void in_children(void **)
 
 /* ---- cancellation ----------------------------------------------------------------------------------- */
 
-/* In the world's context, which each thread has to say. */
-static world *now;
+/* The thread sets the context of this world before its call. */
+static world *current_world;
 
 static void with_a_cancel_pending(void **)
 {
@@ -270,15 +270,15 @@ static void with_a_cancel_pending(void **)
 		aclrtStream s;
 		void *p;
 
-		now = &w;
+		current_world = &w;
 		cancelled_call<world> one{&w, &c};
-		one.before = [] { GOOD(aclrtSetCurrentContext(now->context)); };
+		one.before = [] { GOOD(aclrtSetCurrentContext(current_world->context)); };
 		if (!one.run()) {
 			print_error("%s: a cancelled thread %s\n", c.name.c_str(),
 				    one.returned ? "went on" : "ended in the call");
 			wrong++;
 		}
-		/* Others find the library as it should be. */
+		/* The library still works for other threads. */
 		GOOD(aclrtSetDevice(0));
 		GOOD(aclrtMalloc(&p, 64, ACL_MEM_MALLOC_HUGE_FIRST));
 		GOOD(aclrtCreateStream(&s));

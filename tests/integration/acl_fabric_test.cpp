@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * FABRIC handles and keys between two to four processes.  Each process has one of the devices of USDMA_DEVICES: this
- * one the first, and its peers, which are this program again, the others.  A peer does what it is sent over a socket.
+ * FABRIC handles and keys between two to four processes.  Each process has one device of USDMA_DEVICES: this process
+ * the first one, its peers (the same program) the others.  A peer executes the orders that it receives on a socket.
  */
 #include "acl/acl.h"
 #include "tests/support/until.h"
@@ -27,7 +27,7 @@
 
 using usdma::test::sized;
 
-static const size_t size = sized(4 << 20, 2 << 20), bytes = sized(size, 8192); /* bytes of it that are copied */
+static const size_t size = sized(4 << 20, 2 << 20), bytes = sized(size, 8192); /* number of bytes that are copied */
 static constexpr int stale = 107017, refused = 507899, slots = 4;
 static constexpr auto fabric = ACL_MEM_SHARE_HANDLE_TYPE_FABRIC;
 
@@ -47,7 +47,7 @@ struct answer {
 	size_t free, fds, maps;
 };
 
-/* ---- what every process does ------------------------------------------------------------------------- */
+/* ---- operations of every process --------------------------------------------------------------------- */
 
 struct slot {
 	aclrtDrvMemHandle handle;
@@ -212,7 +212,7 @@ static answer here(const order &o)
 
 static constexpr int peer_fd = 3;
 
-/* Copies between the slot and memory of its own until it is killed. */
+/* Copies between the slot and private memory until the process is killed. */
 static void copy_for_ever(int slot)
 {
 	void *own;
@@ -230,7 +230,7 @@ static void copy_for_ever(int slot)
 	send(peer_fd, &a, sizeof(a), 0);
 }
 
-/* usdma-sim serves one client of a device at a time: refused until the process before has ended. */
+/* usdma-sim serves one client of a device at a time: opening fails until the previous process has ended. */
 static int open_device()
 {
 	usdma::test::until("the server takes the next client", [] { return !aclrtSetDevice(0); });
@@ -256,7 +256,7 @@ static int peer_main()
 	return aclrtDestroyStream(stream) ?: aclrtResetDevice(0);
 }
 
-static std::vector<std::string> devices; /* one a process */
+static std::vector<std::string> devices; /* one per process */
 
 class peer {
 public:
@@ -270,7 +270,7 @@ public:
 		if (!pid) {
 			dup2(sockets[1], peer_fd);
 			fcntl(peer_fd, F_SETFD, 0);
-			dup2(STDERR_FILENO, STDOUT_FILENO); /* not into this program's report */
+			dup2(STDERR_FILENO, STDOUT_FILENO); /* keeps it out of this program's TAP output */
 			execl("/proc/self/exe", "acl-fabric", "peer", nullptr);
 			_exit(127);
 		}
@@ -337,7 +337,7 @@ static size_t free_bytes()
 	return a.free;
 }
 
-/* The export is released first: both imports stay valid, and only then its memory is free. */
+/* The export is released first: both imports stay valid, and the memory is free when they are released. */
 static void released_first(op what)
 {
 	const std::uint64_t seed = usdma::test::seed();
@@ -402,7 +402,7 @@ static void test_who_may(void **)
 	aclrtMemFabricHandle wrong = made.handle;
 
 	GOOD(made.code);
-	wrong.data[50] ^= 1; /* of the key */
+	wrong.data[50] ^= 1; /* part of the key */
 	{
 		peer a(1);
 		std::int32_t pids[2] = {0, a.pid};
@@ -420,7 +420,7 @@ static void test_who_may(void **)
 	GOOD(here({op::drop, 0}).code);
 }
 
-/* All to all, and then each makes a chain of its neighbour's memory. */
+/* Each process imports the memory of all others, then runs chain() on its neighbour's memory. */
 static void test_four_processes(void **)
 {
 	const std::uint64_t seed = usdma::test::seed();
@@ -446,7 +446,7 @@ static void test_four_processes(void **)
 	GOOD(here({op::chain, 1, 1, seed + 1}).code);
 	for (const peer &p : peers)
 		GOOD(p.hear().code);
-	/* Its last memset is seen by all. */
+	/* All processes read the data of the last memset. */
 	std::vector<char> got(bytes);
 	GOOD(aclrtMemcpy(got.data(), bytes, mine[n / 2].va, bytes, ACL_MEMCPY_DEFAULT));
 	assert_true(got == std::vector<char>(bytes, 0x33));
@@ -456,7 +456,7 @@ static void test_four_processes(void **)
 				GOOD(on(i, {op::drop, j}).code);
 }
 
-/* Copies with the memory of a process that is killed go on; nothing new is imported from it. */
+/* Copies with the memory of a killed process still work; new imports of its memory fail. */
 static void test_exporter_killed(void **)
 {
 	const std::uint64_t seed = usdma::test::seed();
@@ -482,7 +482,7 @@ static void test_exporter_killed(void **)
 	GOOD(here({op::drop, 0}).code);
 }
 
-/* The exporter does not notice, and its memory is free again. */
+/* The exporter still works, and its memory can be freed. */
 static void test_importer_killed(void **)
 {
 	const std::uint64_t seed = usdma::test::seed();
@@ -503,7 +503,7 @@ static void test_importer_killed(void **)
 	assert_int_equal(free_bytes(), free);
 }
 
-/* A key is over with its memory, which is not reused while it is imported. */
+/* A key becomes invalid with its memory, which is not reused while it is imported. */
 static void test_key_of_freed_memory(void **)
 {
 	const std::uint64_t seed = usdma::test::seed();
@@ -564,7 +564,7 @@ static void test_nothing_leaks(void **)
 		GOOD(after[i].code);
 		assert_int_equal(after[i].free, before[i].free);
 		assert_int_equal(after[i].fds, before[i].fds);
-		assert_in_range(after[i].maps, 1, before[i].maps + 16); /* stacks and arenas of malloc come and go */
+		assert_in_range(after[i].maps, 1, before[i].maps + 16); /* stacks and malloc arenas vary */
 	}
 }
 

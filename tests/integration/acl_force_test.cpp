@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host functions and callbacks of streams that are destroyed by force, or aborted: each runs once at
- * most, behind its copy, and none begins or goes on when the call that ended its stream has returned.
+ * Host functions and callbacks of streams that are destroyed by force, or aborted: each runs at most
+ * once, after its copy, and none runs after the destroy or abort call has returned.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -24,10 +24,10 @@ static constexpr int functions = 3;
 
 namespace {
 
-/* One function: what it copies comes before it. */
+/* A host function, and the copy before it. */
 struct task {
-	const std::atomic<bool> *over; /* the call that ended its stream has returned */
-	const unsigned char *landed;   /* the last byte of its copy */
+	const std::atomic<bool> *over;  /* the destroy or abort call has returned */
+	const unsigned char *last_byte; /* the last byte of its copy */
 	unsigned char want;
 	std::atomic<int> runs{0}, late{0}, early{0};
 };
@@ -38,7 +38,7 @@ void run(void *arg)
 
 	t->late += *t->over;
 	t->runs++;
-	t->early += t->landed && *static_cast<const volatile unsigned char *>(t->landed) != t->want;
+	t->early += t->last_byte && *static_cast<const volatile unsigned char *>(t->last_byte) != t->want;
 	std::this_thread::yield();
 	t->late += *t->over;
 }
@@ -58,7 +58,7 @@ struct bench {
 		GOOD(aclrtMallocHost(reinterpret_cast<void **>(&host), size));
 		server = std::thread([this] {
 			if (aclrtSetDevice(0))
-				print_error("the server has no device\n");
+				print_error("the server cannot set its device\n");
 			id.set_value(uint64_t(pthread_self()));
 			while (!stop)
 				if (aclrtProcessReport(20))
@@ -79,7 +79,7 @@ struct bench {
 	bench &operator=(const bench &) = delete;
 };
 
-/* All of one round. */
+/* State of one round. */
 struct round_state {
 	std::atomic<bool> over{false};
 	task tasks[functions];
@@ -87,7 +87,7 @@ struct round_state {
 
 } // namespace
 
-/* A copy and a function behind it, a few times. */
+/* Submits several pairs of a copy and a function. */
 static void submit(bench &b, aclrtStream s, round_state *r, unsigned char value, bool reports)
 {
 	if (reports)
@@ -95,7 +95,7 @@ static void submit(bench &b, aclrtStream s, round_state *r, unsigned char value,
 	GOOD(aclrtMemsetAsync(b.mem, size, value, size, s));
 	for (task &t : r->tasks) {
 		t.over = &r->over;
-		t.landed = reinterpret_cast<unsigned char *>(b.host) + size - 1;
+		t.last_byte = reinterpret_cast<unsigned char *>(b.host) + size - 1;
 		t.want = value;
 		GOOD(aclrtMemcpyAsync(b.host, size, b.mem, size, ACL_MEMCPY_DEVICE_TO_HOST, s));
 		GOOD(reports ? aclrtLaunchCallback(run, &t, value % 2 ? ACL_CALLBACK_BLOCK : ACL_CALLBACK_NO_BLOCK, s) :
@@ -103,7 +103,7 @@ static void submit(bench &b, aclrtStream s, round_state *r, unsigned char value,
 	}
 }
 
-/* The library's thread, and the server, have nothing of the streams before any more. */
+/* Waits until the library's thread and the server have no more work of earlier streams. */
 static void flush(bench &b)
 {
 	round_state last[2];
@@ -119,7 +119,7 @@ static void flush(bench &b)
 	}
 }
 
-template <class F> static void end_at_any_moment(bool reports, F end)
+template <class F> static void stop_at_random_times(bool reports, F stop_stream)
 {
 	bench b;
 	auto gen = rng(unsigned(reports));
@@ -133,12 +133,12 @@ template <class F> static void end_at_any_moment(bool reports, F end)
 		memset(b.host, 0, size);
 		GOOD(aclrtCreateStream(&s));
 		submit(b, s, r, static_cast<unsigned char>(1 + i % 250), reports);
-		/* About then some function begins. */
+		/* Wait until a random function has begun. */
 		for (const uint64_t behind = gen() % (functions + 1); behind && !r->tasks[behind - 1].runs;)
 			std::this_thread::yield();
 		for (uint64_t n = gen() % 2000; n--;)
 			std::atomic_signal_fence(std::memory_order_seq_cst);
-		end(s, &r->over);
+		stop_stream(s, &r->over);
 	}
 	flush(b);
 	for (const auto &r : all)
@@ -169,28 +169,28 @@ static void abort_then_destroy(aclrtStream s, std::atomic<bool> *over)
 
 static void functions_of_destroyed_streams(void **)
 {
-	end_at_any_moment(false, destroy_by_force);
+	stop_at_random_times(false, destroy_by_force);
 }
 
 static void callbacks_of_destroyed_streams(void **)
 {
-	end_at_any_moment(true, destroy_by_force);
+	stop_at_random_times(true, destroy_by_force);
 }
 
 static void functions_of_aborted_streams(void **)
 {
-	end_at_any_moment(false, abort_then_destroy);
+	stop_at_random_times(false, abort_then_destroy);
 }
 
 static void callbacks_of_aborted_streams(void **)
 {
-	end_at_any_moment(true, abort_then_destroy);
+	stop_at_random_times(true, abort_then_destroy);
 }
 
 namespace {
 
-/* A function that is in the middle when its stream ends. */
-struct long_one {
+/* A function that runs while its stream is destroyed or aborted. */
+struct running_function {
 	std::promise<void> entered;
 	std::promise<void> leave;
 	std::atomic<bool> over{false}, left{false}, next_ran{false};
@@ -201,7 +201,7 @@ struct long_one {
 
 static void wait_inside(void *arg)
 {
-	auto *l = static_cast<long_one *>(arg);
+	auto *l = static_cast<running_function *>(arg);
 
 	l->entered.set_value();
 	l->leave.get_future().wait();
@@ -209,12 +209,12 @@ static void wait_inside(void *arg)
 	l->left = true;
 }
 
-static void not_any_more(void *arg)
+static void next_function(void *arg)
 {
-	static_cast<long_one *>(arg)->next_ran = true;
+	static_cast<running_function *>(arg)->next_ran = true;
 }
 
-/* The work of a stream is dropped: what was recorded behind its functions waits for them no more. */
+/* True when the stream's work was dropped: an event after its functions does not wait for them any more. */
 static bool is_dropped(aclrtEvent behind)
 {
 	aclrtEventRecordedStatus status;
@@ -222,20 +222,20 @@ static bool is_dropped(aclrtEvent behind)
 	return aclrtQueryEventStatus(behind, &status) || status == ACL_EVENT_RECORDED_STATUS_COMPLETE;
 }
 
-/* The call waits for the one that runs; the one behind it never does. */
-static void one_is_running(void **)
+/* The call waits for the running function; the next function never runs. */
+static void call_waits_for_a_running_function(void **)
 {
 	bench b;
 
 	for (const bool force : {true, false}) {
-		long_one l;
+		running_function l;
 		aclrtStream s;
 		aclrtEvent behind;
 
 		GOOD(aclrtCreateStream(&s));
 		GOOD(aclrtCreateEvent(&behind));
 		GOOD(aclrtLaunchHostFunc(s, wait_inside, &l));
-		GOOD(aclrtLaunchHostFunc(s, not_any_more, &l));
+		GOOD(aclrtLaunchHostFunc(s, next_function, &l));
 		GOOD(aclrtRecordEvent(behind, s));
 		l.entered.get_future().wait();
 		assert_false(is_dropped(behind));
@@ -264,7 +264,7 @@ static void one_is_running(void **)
 
 namespace {
 
-struct suicide {
+struct self_destroying {
 	aclrtStream s;
 	bool force;
 	std::promise<aclError> done;
@@ -272,25 +272,25 @@ struct suicide {
 
 } // namespace
 
-static void end_own_stream(void *arg)
+static void stop_own_stream(void *arg)
 {
-	auto *d = static_cast<suicide *>(arg);
+	auto *d = static_cast<self_destroying *>(arg);
 
 	aclrtSetDevice(0);
 	d->done.set_value(d->force ? aclrtDestroyStreamForce(d->s) : aclrtStreamAbort(d->s));
 	aclrtResetDevice(0);
 }
 
-static void by_its_own_function(void **)
+static void destroy_or_abort_by_own_function(void **)
 {
 	bench b;
 
 	for (const bool force : {true, false}) {
-		suicide d;
+		self_destroying d;
 
 		d.force = force;
 		GOOD(aclrtCreateStream(&d.s));
-		GOOD(aclrtLaunchHostFunc(d.s, end_own_stream, &d));
+		GOOD(aclrtLaunchHostFunc(d.s, stop_own_stream, &d));
 		GOOD(d.done.get_future().get());
 		if (!force)
 			aclrtDestroyStream(d.s);
@@ -301,12 +301,9 @@ static void by_its_own_function(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(functions_of_destroyed_streams),
-		cmocka_unit_test(callbacks_of_destroyed_streams),
-		cmocka_unit_test(functions_of_aborted_streams),
-		cmocka_unit_test(callbacks_of_aborted_streams),
-		cmocka_unit_test(one_is_running),
-		cmocka_unit_test(by_its_own_function),
+		cmocka_unit_test(functions_of_destroyed_streams),    cmocka_unit_test(callbacks_of_destroyed_streams),
+		cmocka_unit_test(functions_of_aborted_streams),      cmocka_unit_test(callbacks_of_aborted_streams),
+		cmocka_unit_test(call_waits_for_a_running_function), cmocka_unit_test(destroy_or_abort_by_own_function),
 	};
 
 	return cmocka_run_group_tests_name("by force", tests, nullptr, nullptr);

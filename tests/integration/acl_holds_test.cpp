@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams, events and contexts are destroyed, each by two threads at once, and a
- * device is reset, with force or without, while other threads are in every kind of
- * wait and submission.  A call ends with a code of its header, a handle that is
- * gone never means the next object.  For sanitizers.
+ * Two threads at once destroy streams, events and contexts and reset a device, with
+ * force or without, while other threads wait and submit.  Each call returns a code of
+ * its header, and a handle of a destroyed object never refers to the next object.
+ * Run under sanitizers.
  */
 #include "acl/acl.h"
 #include "tests/integration/holds.h"
 #include "tests/support/sanitizer.h"
 
-TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES TEST_RINGS_OF_THREADS)
+TEST_TSAN_SUPPRESSIONS(TEST_UNORDERED_COPIES TEST_STALE_HANDLES TEST_RINGS_OF_THREADS)
 
 using namespace usdma::test;
 
@@ -27,13 +27,13 @@ struct round_state : rules {
 	dead_handles<aclrtStream> dead_streams;
 	dead_handles<aclrtEvent> dead_events;
 	char *host, *mem;
-	bool gates; /* some streams wait for what only their end ends */
-	std::atomic<bool> ending{false};
+	bool gates; /* some streams wait until they are destroyed or aborted */
+	std::atomic<bool> aborting{false};
 	std::atomic<uint64_t> called{0};
 
 	/*
-	 * 107000, 107002: the context is gone; 107003: the thread has another one; 107017: the object is gone; 107023:
-	 * aborted; 507046, 507047: not in time; 107000 also: memory of a device that was reset.
+	 * 107000, 107002: the context is destroyed; 107003: the thread has another one; 107017: the object is
+	 * destroyed; 107023: aborted; 507046, 507047: timed out; 107000 also: memory of a device that was reset.
 	 */
 	round_state()
 		: rules{{0, 107000, 107002, 107003, 107017, 107023, 507010, 507046, 507047},
@@ -42,7 +42,7 @@ struct round_state : rules {
 	{
 	}
 	static bool is_dead(long ret) { return ret == 107017 || ret == 107002; }
-	void be_in(size_t slot)
+	void set_context(size_t slot)
 	{
 		if (const aclError err = aclrtSetCurrentContext(context[slot % n_contexts]))
 			bad("aclrtSetCurrentContext", err, "the context is live");
@@ -51,13 +51,13 @@ struct round_state : rules {
 	{
 		const size_t slot = gen() % n_slots;
 
-		be_in(slot);
+		set_context(slot);
 		replace("aclrtDestroyStream", stream[slot], &dead_streams,
 			gates || gen() % 2 ? aclrtDestroyStreamForce : aclrtDestroyStream, aclrtCreateStream);
 	}
 	void kill_event(std::mt19937_64 &gen)
 	{
-		be_in(0);
+		set_context(0);
 		replace("aclrtDestroyEvent", event[gen() % n_events], &dead_events, aclrtDestroyEvent,
 			aclrtCreateEvent);
 	}
@@ -72,19 +72,19 @@ struct user {
 	round_state &r;
 	std::mt19937_64 gen;
 	std::vector<char> plain;
-	const size_t own_area;
+	const size_t private_offset;
 	aclrtStream s;
 	aclrtEvent e;
 	char *mem, *host;
 
 	user(round_state &round, uint64_t number)
-		: r(round), gen(rng(number)), plain(area), own_area((n_slots + 1 + number % n_users) * area)
+		: r(round), gen(rng(number)), plain(area), private_offset((n_slots + 1 + number % n_users) * area)
 	{
 	}
 	void step();
-	int ms() { return r.gates && !r.ending ? 1 + int(gen() % 3) : -1; }
-	/* No stream and no other user writes there, so that copies by the CPU overlap with nothing. */
-	char *own_mem() { return r.mem + own_area; }
+	int ms() { return r.gates && !r.aborting ? 1 + int(gen() % 3) : -1; }
+	/* No stream and no other user writes this memory, so that copies by the CPU overlap with nothing. */
+	char *private_mem() { return r.mem + private_offset; }
 };
 
 constexpr auto in = ACL_MEMCPY_HOST_TO_DEVICE;
@@ -114,7 +114,7 @@ const user_call<user> submissions[] = {
 	{"MemcpyAsync", [](user &u) -> long { return aclrtMemcpyAsync(u.mem, area, u.host, 64, in, u.s); }},
 	{"MemcpyAsync, pageable",
 	 [](user &u) -> long {
-		 return aclrtMemcpyAsync(u.own_mem(), area, u.plain.data(), area, in, u.r.gates ? nullptr : u.s);
+		 return aclrtMemcpyAsync(u.private_mem(), area, u.plain.data(), area, in, u.r.gates ? nullptr : u.s);
 	 }},
 	{"MemsetAsync", [](user &u) -> long { return aclrtMemsetAsync(u.mem, area, 1, area, u.s); }},
 	{"RecordEvent", [](user &u) -> long { return aclrtRecordEvent(u.e, u.s); }},
@@ -131,10 +131,10 @@ const user_call<user> waits[] = {
 	{"SynchronizeDevice", [](user &u) -> long { return aclrtSynchronizeDeviceWithTimeout(u.ms()); }},
 	{"StreamQuery", query},
 	{"QueryEventStatus", query_event},
-	{"Memcpy", [](user &u) -> long { return aclrtMemcpy(u.own_mem(), area, u.plain.data(), area, in); }},
+	{"Memcpy", [](user &u) -> long { return aclrtMemcpy(u.private_mem(), area, u.plain.data(), area, in); }},
 };
 
-const user_call<user> on_the_dead[] = {
+const user_call<user> with_dead_stream[] = {
 	{"SynchronizeStream", [](user &u) -> long { return aclrtSynchronizeStream(u.s); }},
 	{"StreamQuery", query},
 	{"DestroyStreamForce", [](user &u) -> long { return aclrtDestroyStreamForce(u.s); }},
@@ -157,7 +157,7 @@ void user::step()
 		make_any(*this, waits);
 	s = r.dead_streams.any(gen);
 	if (gen() % 4 == 0 && s)
-		refuses_any(*this, on_the_dead);
+		refuses_any(*this, with_dead_stream);
 }
 
 } // namespace
@@ -186,12 +186,12 @@ static void set_up(round_state *r)
 	}
 }
 
-/* Contexts take their streams with them. */
-static void end_all(round_state *r)
+/* Destroys the contexts with their streams. */
+static void destroy_all(round_state *r)
 {
-	r->ending = true;
+	r->aborting = true;
 	for (size_t i = 0; r->gates && i < n_slots; i++) {
-		r->be_in(i);
+		r->set_context(i);
 		r->expect("aclrtStreamAbort", aclrtStreamAbort(r->stream[i]));
 	}
 	r->twice("aclrtDestroyContext", 107002, [=] { return aclrtDestroyContext(r->context[1]); });
@@ -201,13 +201,13 @@ static void end_all(round_state *r)
 		r->dead_streams.add(s);
 }
 
-static void play(uint64_t number)
+static void run_round(uint64_t number)
 {
 	auto r = std::make_unique<round_state>();
 
 	r->gates = number % 2;
 	set_up(r.get());
-	race<user>(*r, number, 30, [&](std::mt19937_64 &) { end_all(r.get()); });
+	race<user>(*r, number, 30, [&](std::mt19937_64 &) { destroy_all(r.get()); });
 	for (auto &e : r->event)
 		r->expect("aclrtDestroyEvent", aclrtDestroyEvent(e));
 	GOOD(aclrtFreeHost(r->host));
@@ -218,37 +218,38 @@ static void under_every_kind_of_wait(void **)
 {
 	GOOD(aclrtSetDevice(0));
 	for (uint64_t i = 0; i < 6 * scale(); i++)
-		play(i + 1);
+		run_round(i + 1);
 	GOOD(aclrtResetDevice(0));
 }
 
-/* Makes what is shown current, again and again: it has that, or none, and never what is left of one. */
-static void follow(const std::atomic<aclrtContext> &shown, const std::atomic<bool> &stop, std::atomic<int> *wrong)
+/* Repeatedly makes the shared context current: a copy finds it valid or destroyed, never in between. */
+static void use_shared_context(const std::atomic<aclrtContext> &shared, const std::atomic<bool> &stop,
+			       std::atomic<int> *wrong)
 {
 	static const std::set<aclError> good = {0, 107000, 107002};
 	char from[64] = "", to[64];
 
 	while (!stop) {
-		aclrtSetCurrentContext(shown);
+		aclrtSetCurrentContext(shared);
 		*wrong += !good.contains(aclrtMemcpy(to, sizeof(to), from, sizeof(from), ACL_MEMCPY_HOST_TO_HOST));
 	}
 }
 
-static void made_current_beside_its_end(void **)
+static void set_current_during_destroy(void **)
 {
-	std::atomic<aclrtContext> shown{nullptr};
+	std::atomic<aclrtContext> shared{nullptr};
 	std::atomic<bool> stop{false};
 	std::atomic<int> wrong{0};
 	std::vector<std::thread> all;
 	auto gen = rng(1000);
 
 	for (int i = 0; i < 4; i++)
-		all.emplace_back([&] { follow(shown, stop, &wrong); });
+		all.emplace_back([&] { use_shared_context(shared, stop, &wrong); });
 	for (unsigned round = 0; round < 20 * scale(); round++) {
 		aclrtContext c;
 
 		GOOD(aclrtCreateContext(&c, device_id));
-		shown = c;
+		shared = c;
 		for (uint64_t i = gen() % 20; i; i--)
 			std::this_thread::yield();
 		GOOD(aclrtDestroyContext(c));
@@ -263,7 +264,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(under_every_kind_of_wait),
-		cmocka_unit_test(made_current_beside_its_end),
+		cmocka_unit_test(set_current_during_destroy),
 	};
 
 	return cmocka_run_group_tests_name("ACL holds", tests, nullptr, nullptr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two processes: memory under a key, physical memory under a number, a notify
- * and an event.  The child is made before the library is used and opens a
- * software device of its own; the two talk over pipes.
+ * Two processes share memory by a key, physical memory by a number, a notify and
+ * an event.  The child is forked before the library is used and opens its own
+ * software device; the processes communicate by pipes.
  */
 #include "acl/acl.h"
 #include "usdma/usdma.h"
@@ -19,26 +19,26 @@
 
 static constexpr size_t size = 4 << 20;
 
-/* What the parent tells the child. */
+/* Message from the parent to the child. */
 struct message {
 	char memory[65], secret_memory[65], notify[65];
 	aclrtIpcEventHandle event;
 	std::uint64_t physical, secret_physical;
 	std::uint64_t seed;
 };
-/* Of the child that is killed while an event of the parent's is recorded and not reached. */
+/* The victim is a child that is killed after it recorded an event of the parent, which it does not reach. */
 static int to_victim[2], from_victim[2];
 static pid_t victim;
 
 static int to_child[2];
 static pid_t child;
 
-static void say(int fd, const void *what, size_t n)
+static void send_all(int fd, const void *what, size_t n)
 {
 	assert_int_equal(write(fd, what, n), n);
 }
 
-static void hear(int fd, void *what, size_t n)
+static void receive_all(int fd, void *what, size_t n)
 {
 	for (size_t got = 0; got < n;) {
 		const ssize_t k = read(fd, static_cast<char *>(what) + got, n - got);
@@ -57,7 +57,7 @@ static std::vector<char> pattern(std::uint64_t seed)
 	return v;
 }
 
-/* ---- the child: each check that fails is an exit code of its own ------------------------------------- */
+/* ---- the child: the exit code is the number of the failed check --------------------------------------- */
 
 #define MUST(n, cond)                                                                                                  \
 	do {                                                                                                           \
@@ -68,8 +68,8 @@ static std::vector<char> pattern(std::uint64_t seed)
 		}                                                                                                      \
 	} while (0)
 
-/* Its device refuses to map what another process has. */
-static int child_without_room(const message &m)
+/* The child's device refuses to map memory of another process. */
+static int child_without_mapping(const message &m)
 {
 	usdma_device *dev;
 	aclrtDrvMemHandle h;
@@ -103,11 +103,11 @@ static int child_memory(const message &m, aclrtStream s)
 	MUST(17, aclrtSynchronizeStream(s) == 0);
 	MUST(18, aclrtMemcpyAsync(static_cast<char *>(p) + size - 8, 16, dev, 16, ACL_MEMCPY_DEFAULT, s) == 107000);
 	MUST(19, aclrtIpcMemClose(m.memory) == 0 && aclrtMemcpy(p, 8, pin, 8, ACL_MEMCPY_DEFAULT) == 107000);
-	aclrtFree(p); /* programs do so and ignore the code */
+	aclrtFree(p); /* programs do this and ignore the error */
 	return aclrtFree(dev) | aclrtFreeHost(pin);
 }
 
-/* Another device of the process has a mapping of its own. */
+/* A second device of the process gets its own mapping. */
 static int child_second_device(const message &m)
 {
 	const std::vector<char> want = pattern(m.seed);
@@ -126,7 +126,7 @@ static int child_second_device(const message &m)
 	MUST(65, aclrtMallocHost(&pin, size) == 0);
 	MUST(66, aclrtMemcpyBatchAsync(&pin, &len, &second, &len, 1, &from_second, &zero, 1, &failed, nullptr) == 0);
 	MUST(67, aclrtSynchronizeStream(nullptr) == 0 && !memcmp(pin, want.data(), size));
-	/* Its own is closed first. */
+	/* The mapping of the current device is closed first. */
 	MUST(68, aclrtIpcMemClose(m.memory) == 0 && aclrtMemcpy(pin, 8, second, 8, ACL_MEMCPY_DEFAULT) == 107000);
 	MUST(69, aclrtMemcpy(got.data(), size, first, size, ACL_MEMCPY_DEVICE_TO_HOST) == 0 && got == want);
 	MUST(70, aclrtFreeHost(pin) == 0 && aclrtResetDevice(1) == 0 && aclrtSetCurrentContext(context) == 0);
@@ -172,9 +172,9 @@ static int child_main()
 	message m;
 	int err;
 
-	hear(to_child[0], &m, sizeof(m));
+	receive_all(to_child[0], &m, sizeof(m));
 	MUST(1, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0);
-	err = child_without_room(m);
+	err = child_without_mapping(m);
 	if (!err)
 		err = child_second_device(m);
 	if (!err)
@@ -188,7 +188,7 @@ static int child_main()
 	return err;
 }
 
-/* Its stream waits for what never comes, and with it the record. */
+/* The stream waits for a notify that never comes, so that the event is not reached. */
 static int victim_main()
 {
 	aclrtIpcEventHandle handle;
@@ -196,12 +196,12 @@ static int victim_main()
 	aclrtStream s;
 	aclrtEvent e;
 
-	hear(to_victim[0], &handle, sizeof(handle));
+	receive_all(to_victim[0], &handle, sizeof(handle));
 	MUST(1, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0);
 	MUST(40, aclrtIpcOpenEventHandle(handle, &e) == 0);
 	MUST(42, aclrtCreateNotify(&n, 0) == 0 && aclrtWaitAndResetNotify(n, s, 0) == 0);
 	MUST(43, aclrtRecordEvent(e, s) == 0);
-	say(from_victim[1], "r", 1);
+	send_all(from_victim[1], "r", 1);
 	pause();
 	return 0;
 }
@@ -247,10 +247,10 @@ static void test_two_processes(void **)
 	GOOD(aclrtNotifyGetExportKey(n, m.notify, sizeof(m.notify), ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
 	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
 	GOOD(aclrtIpcGetEventHandle(e, &m.event));
-	/* The notify comes from the child, and only then the event that it waits for is reached. */
+	/* The event, for which the child waits, is reached after the child's notify. */
 	GOOD(aclrtWaitAndResetNotify(n, waits, 0));
 	GOOD(aclrtRecordEvent(e, waits));
-	say(to_child[1], &m, sizeof(m));
+	send_all(to_child[1], &m, sizeof(m));
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
@@ -274,7 +274,7 @@ static void test_two_processes(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
-/* Who waits for a record of a process that has died hears of it, though nobody set a time. */
+/* A wait for an event whose recording process died fails, even without a timeout. */
 static void test_recorder_dies(void **)
 {
 	aclrtIpcEventHandle handle;
@@ -286,14 +286,14 @@ static void test_recorder_dies(void **)
 	GOOD(aclrtCreateStream(&s));
 	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
 	GOOD(aclrtIpcGetEventHandle(e, &handle));
-	say(to_victim[1], &handle, sizeof(handle));
-	hear(from_victim[0], &c, 1);
+	send_all(to_victim[1], &handle, sizeof(handle));
+	receive_all(from_victim[0], &c, 1);
 	GOOD(aclrtStreamWaitEvent(s, e));
 	kill(victim, SIGKILL);
 	assert_int_equal(aclrtSynchronizeEvent(e), ACL_ERROR_RT_LOST_HEARTBEAT);
 	assert_non_null(strstr(aclGetRecentErrMsg(), "has ended"));
 	assert_int_equal(aclrtSynchronizeStreamWithTimeout(s, 60000), ACL_ERROR_RT_LOST_HEARTBEAT);
-	/* The event is of use again: a record of one's own is reached. */
+	/* The event is usable again: a new record is reached. */
 	GOOD(aclrtRecordEvent(e, s));
 	GOOD(aclrtSynchronizeEvent(e));
 	waitpid(victim, nullptr, 0);
@@ -302,7 +302,7 @@ static void test_recorder_dies(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
-/* The device that exports closes its export, and the other device's import of the same key stays. */
+/* The exporting device closes its export; the other device's import of the same key stays. */
 static void test_export_is_closed(void **)
 {
 	std::vector<char> got(size);
@@ -333,14 +333,14 @@ static void test_export_is_closed(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
-/* Before the library is used. */
+/* Called before the library is used. */
 static pid_t start(int (*run)())
 {
 	const pid_t pid = fork();
 
 	if (pid)
 		return pid;
-	close(STDOUT_FILENO); /* the parent's report */
+	close(STDOUT_FILENO); /* the parent prints the results */
 	setenv("USDMA_DEVICES", "sim:mem=64M:faults=,sim:mem=64M:faults=", 1);
 	_exit(run());
 }
@@ -353,7 +353,7 @@ int main()
 	if (pipe(to_child) || pipe(to_victim) || pipe(from_victim))
 		return 1;
 	victim = start(victim_main);
-	close(from_victim[1]); /* a victim that ends too early is heard */
+	close(from_victim[1]); /* so that a read returns if the victim exits too early */
 	child = start(child_main);
 	alarm(100);
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

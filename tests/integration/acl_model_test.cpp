@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random programs against a model that does one thing after the other in plain
- * memory.  Each operation goes to a random stream; where it touches what another
- * stream touched before, an event (of a random kind) or a notify orders the two.
- * At each synchronisation all memory must be as the model says.  Several threads
- * run programs at the same time, each in a context of its own or in the primary one.
+ * Random programs, compared with a sequential model in plain memory.  Each operation
+ * goes to a random stream; if another stream accessed the same buffer before, an event
+ * (of a random kind) or a notify orders the two.  At each synchronisation all memory
+ * must equal the model.  Several threads run programs at the same time, each in its
+ * own context or in the primary one.
  */
 #include "acl/acl.h"
 #include "tests/support/soak.h"
@@ -20,11 +20,11 @@ namespace {
 constexpr size_t size = 4096; /* of a buffer */
 constexpr int buffers = 9, streams = 4;
 constexpr int ops_in_program = 40;
-const unsigned programs = unsigned(usdma::test::sized(200, 1)); /* a thread, at scale 1 */
+const unsigned programs = unsigned(usdma::test::sized(200, 1)); /* per thread, at scale 1 */
 
-enum place { device, pinned, pageable };
+enum memory_kind { device, pinned, pageable };
 
-constexpr place place_of(int b)
+constexpr memory_kind kind_of(int b)
 {
 	return b < 4 ? device : b < 7 ? pinned : pageable;
 }
@@ -39,7 +39,7 @@ constexpr place place_of(int b)
 		}                                                                                                      \
 	} while (0)
 
-/* The last accesses to a buffer that later ones must come after. */
+/* The last accesses to a buffer, which later accesses must wait for. */
 struct access {
 	int writer = -1;
 	bool reader[streams] = {};
@@ -64,13 +64,13 @@ struct machine {
 	void order(int before, int after);
 	void reads(int s, int b);
 	void writes(int s, int b);
-	void host_touches(int b, bool write);
+	void sync_for_host(int b, bool write);
 	void copy(int s);
 	void copy_sync();
 	void copy_buffered(int s);
 	void batch(int s);
 	void rectangle(int s);
-	void described(int s);
+	void copy_by_descriptor(int s);
 	void set(int s);
 	void word(int s);
 	void callback(int s);
@@ -84,9 +84,9 @@ void machine::open()
 	for (int b = 0; b < buffers; b++) {
 		void *p = nullptr;
 
-		if (place_of(b) == device)
+		if (kind_of(b) == device)
 			GOOD(aclrtMalloc(&p, size, ACL_MEM_MALLOC_HUGE_FIRST));
-		else if (place_of(b) == pinned)
+		else if (kind_of(b) == pinned)
 			GOOD(aclrtMallocHost(&p, size));
 		else
 			p = malloc(size);
@@ -107,15 +107,15 @@ void machine::close()
 	GOOD(aclrtDestroyNotify(notify));
 	GOOD(aclrtFree(desc));
 	for (int b = 0; b < buffers; b++)
-		if (place_of(b) == device)
+		if (kind_of(b) == device)
 			GOOD(aclrtFree(mem[b]));
-		else if (place_of(b) == pinned)
+		else if (kind_of(b) == pinned)
 			GOOD(aclrtFreeHost(mem[b]));
 		else
 			free(mem[b]);
 }
 
-/* What comes on stream after starts when what is on stream before now has ended. */
+/* Later work of stream `after` starts when the present work of stream `before` has ended. */
 void machine::order(int before, int after)
 {
 	aclrtEvent e = nullptr;
@@ -126,7 +126,7 @@ void machine::order(int before, int after)
 	case 0:
 		GOOD(aclrtRecordNotify(notify, stream[before]));
 		GOOD(aclrtWaitAndResetNotify(notify, stream[after], 0));
-		/* One notify: it is used again only when this wait is over. */
+		/* There is one notify only: finish this wait before it is used again. */
 		GOOD(aclrtSynchronizeStream(stream[after]));
 		return;
 	case 1:
@@ -168,8 +168,8 @@ void machine::writes(int s, int b)
 	a.writer = s;
 }
 
-/* The host itself is about to touch a buffer. */
-void machine::host_touches(int b, bool write)
+/* Waits for all streams that conflict with an access by the host. */
+void machine::sync_for_host(int b, bool write)
 {
 	access &a = seen[b];
 
@@ -204,8 +204,8 @@ void machine::copy(int s)
 {
 	const ranges r = random_ranges(*this);
 
-	/* Between host buffers there is no asynchronous copy. */
-	if (place_of(r.dst) != device && place_of(r.src) != device)
+	/* Asynchronous copies between host buffers are not supported. */
+	if (kind_of(r.dst) != device && kind_of(r.src) != device)
 		return;
 	reads(s, r.src);
 	writes(s, r.dst);
@@ -217,13 +217,13 @@ void machine::copy_sync()
 {
 	const ranges r = random_ranges(*this);
 
-	host_touches(r.src, false);
-	host_touches(r.dst, true);
+	sync_for_host(r.src, false);
+	sync_for_host(r.dst, true);
 	GOOD(aclrtMemcpy(mem[r.dst] + r.to, r.n, mem[r.src] + r.from, r.n, ACL_MEMCPY_DEFAULT));
 	memcpy(&model[r.dst][r.to], &model[r.src][r.from], r.n);
 }
 
-/* The source is gone when the call returns. */
+/* The source is overwritten when the call returns. */
 void machine::copy_buffered(int s)
 {
 	const size_t n = 1 + pick(500), to = pick(size - n);
@@ -268,7 +268,7 @@ void machine::rectangle(int s)
 	const ranges r = random_ranges(*this);
 	const size_t width = 1 + pick(60), height = 1 + pick(15), dp = width + pick(100), sp = width + pick(100);
 
-	if (place_of(r.dst) != device && place_of(r.src) != device)
+	if (kind_of(r.dst) != device && kind_of(r.src) != device)
 		return;
 	reads(s, r.src);
 	writes(s, r.dst);
@@ -277,12 +277,12 @@ void machine::rectangle(int s)
 		memcpy(&model[r.dst][i * dp], &model[r.src][i * sp], width);
 }
 
-void machine::described(int s)
+void machine::copy_by_descriptor(int s)
 {
 	const int d = int(pick(4)), f = (d + 1 + int(pick(3))) % 4;
 	const size_t n = 1 + pick(size - 1);
 
-	/* The descriptor may be in use by an earlier one of these. */
+	/* An earlier copy may still use the descriptor. */
 	for (auto &t : stream)
 		GOOD(aclrtSynchronizeStream(t));
 	reads(s, f);
@@ -335,7 +335,7 @@ void run_flip(void *arg)
 	delete f;
 }
 
-/* The host changes pinned memory in the middle of a stream. */
+/* A host function of the stream changes pinned memory. */
 void machine::callback(int s)
 {
 	const int b = 4 + int(pick(3));
@@ -383,7 +383,7 @@ void machine::step()
 	case 3:
 		return rectangle(s);
 	case 4:
-		return described(s);
+		return copy_by_descriptor(s);
 	case 5:
 	case 6:
 		return set(s);
@@ -404,7 +404,7 @@ bool machine::program()
 	return ok;
 }
 
-/* Programs one after the other; another set of objects now and then. */
+/* Runs programs one after the other; 25 of them use the same set of objects. */
 bool run(std::uint64_t thread, unsigned count, bool own_context)
 {
 	aclrtContext c = nullptr;
@@ -451,16 +451,16 @@ static void test_threads(void **)
 	in_threads(1, programs * usdma::test::scale());
 }
 
-/* Other programs each time, from the first open to the last close of the device. */
-static void test_by_the_clock(void **)
+/* Different programs for a given time; each round opens and closes the device. */
+static void test_for_a_given_time(void **)
 {
 	constexpr unsigned count = 50;
-	usdma::test::soak by_clock("acl-programs");
+	usdma::test::soak timer("acl-programs");
 	std::uint64_t first = 1, operations = 0;
 
-	for (; !by_clock.over(operations); first += threads, operations += count * threads * ops_in_program)
+	for (; !timer.over(operations); first += threads, operations += count * threads * ops_in_program)
 		in_threads(first, count);
-	by_clock.finish(operations);
+	timer.finish(operations);
 }
 
 int main()
@@ -469,7 +469,7 @@ int main()
 		cmocka_unit_test(test_one_thread),
 		cmocka_unit_test(test_threads),
 	};
-	const CMUnitTest long_ones[] = {cmocka_unit_test(test_by_the_clock)};
+	const CMUnitTest long_ones[] = {cmocka_unit_test(test_for_a_given_time)};
 
 	usdma::test::seed();
 	if (usdma::test::soak::wanted())

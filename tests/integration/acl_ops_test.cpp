@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What each copying call does to the data: rectangles, cells, descriptors,
- * staged copies, batches, words, and two devices.  Whatever lies beside the
- * data must stay as it was.
+ * The data of each kind of copy: rectangles, address cells, descriptors, staged
+ * copies, batches, words, and copies between two devices.  Memory next to the
+ * destination must not change.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -34,7 +34,7 @@ char *device_memory(size_t n)
 	return static_cast<char *>(p);
 }
 
-/* Two buffers of each sort, full of random bytes, and a stream. */
+/* Two buffers of each kind of memory, filled with random bytes, and a stream. */
 struct bench {
 	std::mt19937_64 gen;
 	aclrtStream stream = nullptr, opener = nullptr;
@@ -92,7 +92,7 @@ struct bench {
 		GOOD(aclrtMemcpy(b.data(), n, from, n, ACL_MEMCPY_DEFAULT));
 		return b;
 	}
-	void shut()
+	void close()
 	{
 		GOOD(aclrtMemset(gate, 8, 0, 8));
 		GOOD(aclrtValueWait(gate, 1, ACL_STREAM_WAIT_VALUE_EQ, stream));
@@ -104,7 +104,7 @@ struct bench {
 	}
 };
 
-/* dst is want, every byte of it. */
+/* The memory at dst equals want. */
 void expect(const void *dst, const bytes &want)
 {
 	const bytes got = bench::get(dst, want.size());
@@ -142,7 +142,7 @@ static void test_rectangles(void **)
 	struct {
 		char *dst, *src;
 		aclrtMemcpyKind kind;
-	} const ways[] = {
+	} const directions[] = {
 		{b.dev[0], b.pinned[0], ACL_MEMCPY_HOST_TO_DEVICE},
 		{b.dev[0], b.pageable[0], ACL_MEMCPY_HOST_TO_DEVICE},
 		{b.pinned[0], b.dev[0], ACL_MEMCPY_DEVICE_TO_HOST},
@@ -150,23 +150,24 @@ static void test_rectangles(void **)
 		{b.dev[1], b.dev[0], ACL_MEMCPY_DEVICE_TO_DEVICE},
 	};
 
-	for (const auto &w : ways) {
+	for (const auto &d : directions) {
 		for (int round = 0; round < 12; round++) {
 			rectangle r{};
 
 			r.height = round ? b.pick(1, 200) : 1;
 			r.width = round % 3 ? b.pick(1, 3000) : b.pick(1, 16);
-			r.dpitch = r.width + (round % 4 ? b.pick(0, 2000) : 0); /* without a pad, too */
+			r.dpitch = r.width + (round % 4 ? b.pick(0, 2000) : 0); /* sometimes without padding */
 			r.spitch = r.width + (round % 5 ? b.pick(0, 2000) : 0);
-			const bool d2d = w.kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
-			copy_rect(b, w.dst, w.src, r, round % 2 ? w.kind : ACL_MEMCPY_DEFAULT, d2d || round % 4 >= 2);
+			const bool between_devices = d.kind == ACL_MEMCPY_DEVICE_TO_DEVICE;
+			copy_rect(b, d.dst, d.src, r, round % 2 ? d.kind : ACL_MEMCPY_DEFAULT,
+				  between_devices || round % 4 >= 2);
 		}
 	}
 }
 
 /* ---- cells and descriptors -------------------------------------------------------------------------- */
 
-/* The cells are read when the copy's turn comes, not when it is submitted. */
+/* The address cells are read when the copy is executed, not when it is submitted. */
 static void test_cells(void **)
 {
 	bench b(2);
@@ -181,7 +182,7 @@ static void test_cells(void **)
 
 		memcpy(&want[to], &source[from], count);
 		GOOD(aclrtMemset(cells, 64, 0, 64));
-		b.shut();
+		b.close();
 		GOOD(aclrtMemcpyAsyncWithOffset(reinterpret_cast<void **>(cells + 8), size, to,
 						const_cast<const void **>(reinterpret_cast<void **>(cells)), count,
 						from, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, b.stream));
@@ -198,7 +199,7 @@ static void describe(void *desc, char *src, char *dst, size_t count)
 	GOOD(aclrtSetMemcpyDesc(desc, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, src, dst, count, nullptr));
 }
 
-/* One descriptor for many copies: rewritten by the host between two, and by the stream itself. */
+/* One descriptor for many copies: rewritten by the host between copies, then by the stream itself. */
 static void test_descriptor(void **)
 {
 	bench b(3);
@@ -219,7 +220,7 @@ static void test_descriptor(void **)
 		expect(b.dev[1], want);
 		GOOD(aclrtMemset(b.dev[1], size, 0x77, size));
 		want.assign(size, 0x77);
-		b.shut();
+		b.close();
 		for (int i = 0; i < 3; i++) {
 			describe(desc + 64 + 64 * i, b.dev[0] + 1000 * i, b.dev[1] + 2000 * i, 999);
 			GOOD(aclrtMemcpyAsync(desc, 32, desc + 64 + 64 * i, 32, ACL_MEMCPY_DEVICE_TO_DEVICE, b.stream));
@@ -235,7 +236,7 @@ static void test_descriptor(void **)
 
 /* ---- through a buffer of the library ---------------------------------------------------------------- */
 
-/* The source is the caller's again at once, though the copy cannot have begun. */
+/* The caller may overwrite the source when the call returns, although the copy has not begun. */
 static void test_buffered(void **)
 {
 	bench b(4);
@@ -247,7 +248,7 @@ static void test_buffered(void **)
 
 			memcpy(&want[5], data.data(), count);
 			memcpy(src, data.data(), count);
-			b.shut();
+			b.close();
 			GOOD(aclrtMemcpyAsync(b.dev[0] + 5, count, src, count, ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE,
 					      b.stream));
 			memset(src, 0, count);
@@ -266,8 +267,8 @@ static void test_buffered(void **)
 
 /* ---- batches ---------------------------------------------------------------------------------------- */
 
-/* Items of all sizes, to the device and from it, pinned and pageable, in one call. */
-struct mixed {
+/* Items of all sizes in one call: to and from the device, pinned and pageable. */
+struct mixed_batch {
 	std::vector<void *> dst, src;
 	std::vector<size_t> len, index;
 	std::vector<aclrtMemcpyBatchAttr> attr;
@@ -277,7 +278,7 @@ struct mixed {
 	};
 	std::vector<side> sides;
 
-	explicit mixed(bench &b, size_t n)
+	explicit mixed_batch(bench &b, size_t n)
 	{
 		constexpr size_t cell = 2048;
 
@@ -314,7 +315,7 @@ static void test_batches(void **)
 	for (int form = 0; form < 4; form++)
 		for (size_t n : {1, 31, 32, 33, 200}) {
 			size_t bad = 7;
-			mixed m(b, n);
+			mixed_batch m(b, n);
 			auto args = [&](auto call, auto... more) {
 				return call(m.dst.data(), m.len.data(), m.src.data(), m.len.data(), n, m.attr.data(),
 					    m.index.data(), n, more...);
@@ -333,7 +334,7 @@ static void test_batches(void **)
 
 /* ---- words ------------------------------------------------------------------------------------------ */
 
-static void test_words(void **)
+static void test_memset_words(void **)
 {
 	bench b(6);
 
@@ -357,7 +358,7 @@ static void test_words(void **)
 
 /* ---- two devices ------------------------------------------------------------------------------------ */
 
-static void befriend(int32_t me, int32_t peer)
+static void enable_peer(int32_t me, int32_t peer)
 {
 	int32_t can = 0;
 
@@ -367,16 +368,16 @@ static void befriend(int32_t me, int32_t peer)
 	GOOD(aclrtDeviceEnablePeerAccess(peer, 0));
 }
 
-/* Each device's stream moves data both ways, and host data into the other's memory. */
+/* A stream of each device copies in both directions, and from the host into the other device's memory. */
 static void test_two_devices(void **)
 {
 	bench b(7);
 	aclrtStream other;
-	char *far;
+	char *remote;
 
-	befriend(0, 1);
-	befriend(1, 0);
-	far = device_memory(size);
+	enable_peer(0, 1);
+	enable_peer(1, 0);
+	remote = device_memory(size);
 	GOOD(aclrtCreateStream(&other));
 	for (size_t len : {size_t(1), size_t(4097), size})
 		for (int on = 0; on < 2; on++) {
@@ -384,30 +385,30 @@ static void test_two_devices(void **)
 
 			GOOD(aclrtSetDevice(on));
 			bench::put(b.dev[0], b.random(size));
-			bytes want = bench::get(far);
-			const bytes near = bench::get(b.dev[0]);
-			memcpy(want.data(), near.data(), len);
-			GOOD(aclrtMemcpyAsync(far, len, b.dev[0], len, ACL_MEMCPY_DEVICE_TO_DEVICE, s));
-			GOOD(aclrtMemcpyAsync(b.dev[1], len, far, len, ACL_MEMCPY_DEFAULT, s));
-			GOOD(aclrtMemcpyAsync(b.pinned[0], len, far, len, ACL_MEMCPY_DEVICE_TO_HOST, s));
+			bytes want = bench::get(remote);
+			const bytes local = bench::get(b.dev[0]);
+			memcpy(want.data(), local.data(), len);
+			GOOD(aclrtMemcpyAsync(remote, len, b.dev[0], len, ACL_MEMCPY_DEVICE_TO_DEVICE, s));
+			GOOD(aclrtMemcpyAsync(b.dev[1], len, remote, len, ACL_MEMCPY_DEFAULT, s));
+			GOOD(aclrtMemcpyAsync(b.pinned[0], len, remote, len, ACL_MEMCPY_DEVICE_TO_HOST, s));
 			GOOD(aclrtSynchronizeStream(s));
-			expect(far, want);
-			assert_memory_equal(bench::get(b.dev[1], len).data(), near.data(), len);
-			assert_memory_equal(b.pinned[0], near.data(), len);
+			expect(remote, want);
+			assert_memory_equal(bench::get(b.dev[1], len).data(), local.data(), len);
+			assert_memory_equal(b.pinned[0], local.data(), len);
 			want = b.random(size);
 			memcpy(b.pinned[1], want.data(), size);
-			GOOD(aclrtMemcpyAsync(far, size, b.pinned[1], size, ACL_MEMCPY_HOST_TO_DEVICE, s));
+			GOOD(aclrtMemcpyAsync(remote, size, b.pinned[1], size, ACL_MEMCPY_HOST_TO_DEVICE, s));
 			GOOD(aclrtSynchronizeStream(s));
-			expect(far, want);
-			GOOD(aclrtMemcpy(b.dev[1], size, far, len, ACL_MEMCPY_DEVICE_TO_DEVICE));
+			expect(remote, want);
+			GOOD(aclrtMemcpy(b.dev[1], size, remote, len, ACL_MEMCPY_DEVICE_TO_DEVICE));
 			assert_memory_equal(bench::get(b.dev[1], len).data(), want.data(), len);
-			GOOD(aclrtMemcpy(far, size, b.dev[0], len, ACL_MEMCPY_DEVICE_TO_DEVICE));
-			memcpy(want.data(), near.data(), len);
-			expect(far, want);
+			GOOD(aclrtMemcpy(remote, size, b.dev[0], len, ACL_MEMCPY_DEVICE_TO_DEVICE));
+			memcpy(want.data(), local.data(), len);
+			expect(remote, want);
 		}
 	GOOD(aclrtSetDevice(1));
 	GOOD(aclrtDestroyStream(other));
-	GOOD(aclrtFree(far));
+	GOOD(aclrtFree(remote));
 	GOOD(aclrtResetDeviceForce(1));
 	GOOD(aclrtSetDevice(0));
 }
@@ -416,7 +417,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_rectangles),  cmocka_unit_test(test_cells),   cmocka_unit_test(test_descriptor),
-		cmocka_unit_test(test_buffered),    cmocka_unit_test(test_batches), cmocka_unit_test(test_words),
+		cmocka_unit_test(test_buffered),    cmocka_unit_test(test_batches), cmocka_unit_test(test_memset_words),
 		cmocka_unit_test(test_two_devices),
 	};
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Order: chains over 64 streams by events, notifies and count notifies, all
- * submitted before any of it may run; waits that hold up one stream and no
- * other; callbacks; objects destroyed while in use; abort.  No
- * sleeps: each test waits for what it asserts.
+ * Order of work: chains over 64 streams by events, notifies and count notifies, all
+ * submitted before any of it may run; waits that block one stream only; callbacks;
+ * objects destroyed while in use; abort.  The tests do not sleep: each waits for
+ * the state that it asserts.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -53,7 +53,7 @@ struct bench {
 	}
 	bench(const bench &) = delete;
 	bench &operator=(const bench &) = delete;
-	void shut(aclrtStream stream) { GOOD(aclrtValueWait(gate, 1, ACL_STREAM_WAIT_VALUE_EQ, stream)); }
+	void close(aclrtStream stream) { GOOD(aclrtValueWait(gate, 1, ACL_STREAM_WAIT_VALUE_EQ, stream)); }
 	void open()
 	{
 		GOOD(aclrtValueWrite(gate, 1, 0, opener));
@@ -73,8 +73,8 @@ struct bench {
 		GOOD(aclrtStreamQuery(stream, &st));
 		return st == ACL_STREAM_STATUS_NOT_READY;
 	}
-	/* Word i + 1 becomes what word i is when the stream comes to it. */
-	void pass_on(int i)
+	/* Stream i copies word i to word i + 1. */
+	void copy_word(int i)
 	{
 		GOOD(aclrtMemcpyAsync(mem + (i + 1) * 8, 8, mem + i * 8, 8, ACL_MEMCPY_DEVICE_TO_DEVICE, s[size_t(i)]));
 	}
@@ -85,12 +85,12 @@ static std::vector<void *> links;
 
 static void run_chain(bench &b, void (*done)(bench &, int), void (*wait)(bench &, int))
 {
-	b.shut(b.s[0]);
+	b.close(b.s[0]);
 	GOOD(aclrtValueWrite(b.mem, 42, 0, b.s[0]));
 	for (int i = 0; i < chain; i++) {
 		if (i)
 			wait(b, i);
-		b.pass_on(i);
+		b.copy_word(i);
 		done(b, i);
 	}
 	for (int i = 1; i < chain; i++)
@@ -120,7 +120,7 @@ static void test_event_chain(void **)
 	}
 }
 
-/* The waits are there before the records: from the last stream to the first. */
+/* The waits are submitted before the records, from the last stream to the first. */
 static void test_future_events(void **)
 {
 	bench b(chain);
@@ -128,12 +128,12 @@ static void test_future_events(void **)
 	links.assign(chain, nullptr);
 	for (auto &e : links)
 		GOOD(aclrtCreateEventWithFlag(&e, ACL_EVENT_SYNC));
-	b.shut(b.s[0]);
+	b.close(b.s[0]);
 	GOOD(aclrtValueWrite(b.mem, 7, 0, b.s[0]));
 	for (int i = chain - 1; i >= 0; i--) {
 		if (i)
 			GOOD(aclrtStreamWaitEvent(b.s[size_t(i)], links[size_t(i) - 1]));
-		b.pass_on(i);
+		b.copy_word(i);
 		GOOD(aclrtRecordEvent(links[size_t(i)], b.s[size_t(i)]));
 	}
 	assert_true(b.busy(b.s[chain - 1]));
@@ -180,13 +180,13 @@ static void test_count_notify_chain(void **)
 	GOOD(aclrtCntNotifyDestroy(n));
 }
 
-/* A stream that waits holds up no other, and a bounded wait for it ends in time. */
+/* A waiting stream blocks no other stream, and synchronisation with a timeout returns in time. */
 static void test_value_wait_blocks_one(void **)
 {
 	bench b(8);
 	aclrtEvent e;
 
-	b.shut(b.s[0]);
+	b.close(b.s[0]);
 	GOOD(aclrtValueWrite(b.mem, 1, 0, b.s[0]));
 	GOOD(aclrtCreateEvent(&e));
 	GOOD(aclrtRecordEvent(e, b.s[0]));
@@ -206,7 +206,7 @@ static void test_value_wait_blocks_one(void **)
 	GOOD(aclrtDestroyEvent(e));
 }
 
-/* A deadline that passes while the event is being reached is the caller's own, never a task's. */
+/* A timeout while the event is being reached is reported as the caller's timeout, never as a task's error. */
 static void test_event_deadline(void **)
 {
 	bench b(1);
@@ -216,7 +216,7 @@ static void test_event_deadline(void **)
 	for (int round = 0; round < 60; round++) {
 		GOOD(aclrtValueWrite(b.gate, 0, 0, b.opener));
 		GOOD(aclrtSynchronizeStream(b.opener));
-		b.shut(b.s[0]);
+		b.close(b.s[0]);
 		GOOD(aclrtRecordEvent(e, b.s[0]));
 		std::thread late([&] {
 			GOOD(aclrtSetDevice(0));
@@ -236,14 +236,14 @@ static void test_event_deadline(void **)
 	GOOD(aclrtDestroyEvent(e));
 }
 
-/* A callback that lasts until it is told to end. */
-struct held {
+/* A callback that runs until the test releases it. */
+struct blocking_function {
 	std::promise<void> entered, leave;
 };
 
-static void hold(void *arg)
+static void run_until_released(void *arg)
 {
-	auto *h = static_cast<held *>(arg);
+	auto *h = static_cast<blocking_function *>(arg);
 
 	h->entered.set_value();
 	h->leave.get_future().wait();
@@ -263,15 +263,15 @@ static void test_callback_blocks_its_stream(void **)
 	std::promise<std::uint64_t> id;
 	std::thread server(serve, &stop, &id);
 	const std::uint64_t thread = id.get_future().get();
-	held blocking, passing;
+	blocking_function blocking, passing;
 
 	for (int i = 0; i < 2; i++)
 		GOOD(aclrtSubscribeReport(thread, b.s[size_t(i)]));
 	GOOD(aclrtValueWrite(b.mem, 1, 0, b.s[0]));
-	GOOD(aclrtLaunchCallback(hold, &blocking, ACL_CALLBACK_BLOCK, b.s[0]));
+	GOOD(aclrtLaunchCallback(run_until_released, &blocking, ACL_CALLBACK_BLOCK, b.s[0]));
 	GOOD(aclrtValueWrite(b.mem, 2, 0, b.s[0]));
 	blocking.entered.get_future().wait();
-	assert_int_equal(b.word(0), 1); /* what comes before is done, what comes behind is not */
+	assert_int_equal(b.word(0), 1); /* work before the callback is done, work after it is not */
 	assert_true(b.busy(b.s[0]));
 	for (int i = 1; i < 3; i++) {
 		GOOD(aclrtMemsetAsync(b.mem + 4096, 64, i, 64, b.s[size_t(i)]));
@@ -281,8 +281,8 @@ static void test_callback_blocks_its_stream(void **)
 	blocking.leave.set_value();
 	GOOD(aclrtSynchronizeStream(b.s[0]));
 	assert_int_equal(b.word(0), 2);
-	/* The other kind lets its stream go on. */
-	GOOD(aclrtLaunchCallback(hold, &passing, ACL_CALLBACK_NO_BLOCK, b.s[1]));
+	/* A callback that does not block its stream. */
+	GOOD(aclrtLaunchCallback(run_until_released, &passing, ACL_CALLBACK_NO_BLOCK, b.s[1]));
 	GOOD(aclrtValueWrite(b.mem, 3, 0, b.s[1]));
 	passing.entered.get_future().wait();
 	GOOD(aclrtSynchronizeStream(b.s[1]));
@@ -294,21 +294,21 @@ static void test_callback_blocks_its_stream(void **)
 	server.join();
 }
 
-/* One that does not come back holds up its own context, not another one of the device. */
+/* A function that does not return blocks its own context, but no other context of the device. */
 static void test_host_function_of_another_context(void **)
 {
 	bench b(1);
 	aclrtContext mine, other;
 	aclrtStream there;
-	held stuck, passing;
+	blocking_function stuck, passing;
 
 	GOOD(aclrtGetCurrentContext(&mine));
-	GOOD(aclrtLaunchHostFunc(b.s[0], hold, &stuck));
+	GOOD(aclrtLaunchHostFunc(b.s[0], run_until_released, &stuck));
 	stuck.entered.get_future().wait();
 	GOOD(aclrtCreateContext(&other, 0));
 	GOOD(aclrtCreateStream(&there));
 	passing.leave.set_value();
-	GOOD(aclrtLaunchHostFunc(there, hold, &passing));
+	GOOD(aclrtLaunchHostFunc(there, run_until_released, &passing));
 	assert_int_equal(aclrtSynchronizeStreamWithTimeout(there, 20000), 0);
 	GOOD(aclrtDestroyStream(there));
 	GOOD(aclrtDestroyContext(other));
@@ -327,17 +327,17 @@ static void await_no_threads()
 	assert_int_equal(usdma::test::threads_named("usdma-calls"), 0);
 }
 
-/* The threads that run them end when there is nothing to run, and come again. */
+/* The threads for host functions exit when they are idle, and are created again. */
 static void test_host_function_threads_end(void **)
 {
 	await_no_threads();
 	for (int round = 0; round < 2; round++) {
 		bench b(1);
-		held h;
+		blocking_function h;
 
 		h.leave.set_value();
-		GOOD(aclrtLaunchHostFunc(b.s[0], hold, &h));
-		/* A thread names itself, first of all. */
+		GOOD(aclrtLaunchHostFunc(b.s[0], run_until_released, &h));
+		/* A thread sets its name before it runs a function. */
 		h.entered.get_future().wait();
 		assert_int_equal(usdma::test::threads_named("usdma-calls"), 1);
 		GOOD(aclrtSynchronizeStream(b.s[0]));
@@ -348,9 +348,9 @@ static void test_host_function_threads_end(void **)
 static void test_host_function(void **)
 {
 	bench b(2);
-	held h;
+	blocking_function h;
 
-	GOOD(aclrtLaunchHostFunc(b.s[0], hold, &h));
+	GOOD(aclrtLaunchHostFunc(b.s[0], run_until_released, &h));
 	GOOD(aclrtValueWrite(b.mem, 5, 0, b.s[0]));
 	h.entered.get_future().wait();
 	GOOD(aclrtMemsetAsync(b.mem + 4096, 64, 1, 64, b.s[1]));
@@ -361,12 +361,12 @@ static void test_host_function(void **)
 	assert_int_equal(b.word(0), 5);
 }
 
-/* Streams that are aborted report it, and only they. */
+/* Only the aborted stream reports the abort. */
 static void test_abort(void **)
 {
 	bench b(3);
 
-	b.shut(b.s[0]);
+	b.close(b.s[0]);
 	GOOD(aclrtValueWrite(b.mem, 1, 0, b.s[0]));
 	GOOD(aclrtMemsetAsync(b.mem + 64, 64, 3, 64, b.s[1]));
 	GOOD(aclrtStreamAbort(b.s[0]));
@@ -378,7 +378,7 @@ static void test_abort(void **)
 	assert_int_equal(b.word(0), 0);
 }
 
-/* Events and notifies end as handles at once; what waits for them is served. */
+/* Handles of destroyed events and notifies are invalid at once; submitted waits still work. */
 static void test_destroyed_in_use(void **)
 {
 	bench b(3);
@@ -387,7 +387,7 @@ static void test_destroyed_in_use(void **)
 
 	GOOD(aclrtCreateEvent(&e));
 	GOOD(aclrtCreateNotify(&n, 0));
-	b.shut(b.s[0]);
+	b.close(b.s[0]);
 	GOOD(aclrtValueWrite(b.mem, 9, 0, b.s[0]));
 	GOOD(aclrtRecordEvent(e, b.s[0]));
 	GOOD(aclrtStreamWaitEvent(b.s[1], e));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings profile, refuse and pin_limit: ACL calls that answer as another product, driver or machine does. */
+/* Settings profile, refuse and pin_limit: ACL calls behave like another product, driver or machine. */
 #include "acl/acl.h"
 #include "tests/support/test.h"
 #include "usdma/usdma.h"
@@ -32,7 +32,7 @@ constexpr size_t size = 64 << 10, mib = 1 << 20;
 		}                                                                                                      \
 	} while (0)
 
-/* The text of the last error, once. */
+/* Returns the text of the last error, and clears it. */
 bool reported(const std::string &what)
 {
 	const char *text = aclGetRecentErrMsg();
@@ -42,7 +42,7 @@ bool reported(const std::string &what)
 
 using settings = std::vector<std::pair<const char *, std::string>>;
 
-/* In a process of its own, as settings are read once. */
+/* Runs in its own process, because settings are read once. */
 template <class F> void with(const settings &all, F run)
 {
 	int status = -1;
@@ -131,7 +131,7 @@ void named_calls(void **)
 	});
 }
 
-/* A refused call of the fast path is refused each time, and the others do their work. */
+/* A refused call of the fast path is refused each time, and other calls work. */
 void hot_calls(void **)
 {
 	with({{"USDMA_REFUSE", "aclrtMemcpyAsync"}}, [] {
@@ -147,7 +147,7 @@ void hot_calls(void **)
 	});
 }
 
-/* With memory that the thread has copied by the native API before: its translation is cached. */
+/* With memory that the thread has copied by the native API before, so that its translation is cached. */
 void hot_calls_after_native_copies(void **)
 {
 	with({{"USDMA_REFUSE", "aclrtMemcpyAsync"}}, [] {
@@ -167,7 +167,7 @@ void hot_calls_after_native_copies(void **)
 	});
 }
 
-/* Before a device is set: the first call of all, and calls after aclInit. */
+/* Before a device is set: the first call of the process, and calls after aclInit. */
 void calls_without_device(void **)
 {
 	for (const bool init : {false, true})
@@ -273,13 +273,13 @@ void pin_limit(void **)
 			      ACL_ERROR_RT_MEMORY_ALLOCATION);
 			CHECK(usdma_host_register(own, 4096, 0) == -ENOMEM);
 			CHECK(usdma_host_alloc(nullptr, 64, &more) == -ENOMEM);
-			/* Memory that is pinned already costs nothing. */
+			/* Memory that is already pinned does not count. */
 			CHECK(!aclrtHostRegister(p, mib, ACL_HOST_REGISTER_MAPPED, &dev) && !aclrtHostUnregister(p));
 			CHECK(!aclrtFreeHost(p));
 			CHECK(!aclrtHostRegister(own, mib, ACL_HOST_REGISTER_MAPPED, &dev));
 			CHECK(aclrtMallocHost(&more, 64) == ACL_ERROR_RT_MEMORY_ALLOCATION);
 			CHECK(!aclrtHostUnregister(own));
-			/* Nor does what fails. */
+			/* A failed registration does not count. */
 			CHECK(usdma_host_register(reinterpret_cast<void *>(4096), 4096, 0) == -EFAULT);
 		}
 		/* The library's staging buffers do not count. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * aclrtReduceAsync against a reference of its own: every type and operation on
- * random bits, so infinities, NaNs and subnormals are among them.  The 16-bit
- * floats are rounded by looking for the nearest of all values there are.
+ * aclrtReduceAsync, compared with a reference implementation: every type and
+ * operation on random bits, which include infinities, NaNs and subnormals.  The
+ * reference rounds 16-bit floats by a search for the nearest of all values.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -70,7 +70,7 @@ static double value(aclDataType t, u32 bits)
 	}
 }
 
-/* The 16-bit code nearest to v, of two the even one; v is no NaN. */
+/* The 16-bit code nearest to v (ties to even); v is no NaN. */
 static u32 nearest(aclDataType t, double v)
 {
 	const u32 sign = std::signbit(v) ? 0x8000 : 0, inf = t == ACL_FLOAT16 ? 0x7c00 : 0x7f80;
@@ -114,7 +114,7 @@ static u32 reference(const kind_of_element &e, aclrtReduceKind op, u32 a, u32 b)
 	return (op == ACL_RT_MEMCPY_SDMA_AUTOMATIC_MAX) == (x < y) ? b : a;
 }
 
-/* Any NaN is as good as another; the sign of a zero counts in sums only. */
+/* All NaNs are equal; the sign of a zero is compared for sums only. */
 static bool same(const kind_of_element &e, aclrtReduceKind op, u32 got, u32 want)
 {
 	const double x = value(e.type, got), y = value(e.type, want);
@@ -164,7 +164,7 @@ struct setting {
 	}
 };
 
-/* n elements from the skip-th on; the rest of dst and all of src stay. */
+/* Reduces n elements from element `skip` on; the rest of dst and all of src must not change. */
 static void reduce(setting &s, const kind_of_element &e, aclrtReduceKind op, size_t n, size_t skip)
 {
 	const bytes old = s.random(s.dst), src = s.random(s.src);
@@ -219,7 +219,7 @@ static void test_codes(void **)
 			assert_int_equal(submit(s, e, off, 0, e.size), 107008);
 			assert_int_equal(submit(s, e, 0, off, e.size), 107008);
 		}
-		if (e.size > 1) /* no whole number of elements */
+		if (e.size > 1) /* a part of an element */
 			assert_int_equal(submit(s, e, 0, 0, e.size * 3 - 1), 107000);
 		assert_int_equal(submit(s, e, 0, 0, 0), 107000);
 		assert_int_equal(submit(s, e, 0, 0, e.size, aclrtReduceKind(9)), 107000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The libraries below ACL, as programs use them: registered host memory, and memory of one process that another maps.
- * The other is this program with a share handle as its argument.
+ * The other process is this program with a share handle as argument.
  */
 #include <acl/rt_compat.h>
 #include <driver/ascend_hal.h>
@@ -46,7 +46,7 @@ static void test_host_memory(void **)
 		int32_t set;
 
 		GOOD(halHostRegister(mem, size, HOST_SVM_MAP_DEV, 0, &to));
-		/* Nothing of it stays with the thread. */
+		/* The call does not set a context of the thread. */
 		GOOD(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
 		assert_int_equal(aclrtGetDevice(&set), 107002);
 	}).join();
@@ -67,7 +67,7 @@ static void test_host_memory(void **)
 	free(mem);
 }
 
-/* Maps memory at addresses of its own. */
+/* Maps memory at a reserved address. */
 static unsigned char *mapped(drv_mem_handle_t *handle)
 {
 	void *va = nullptr;
@@ -84,7 +84,7 @@ static void unmapped(void *va, drv_mem_handle_t *handle)
 	GOOD(halMemRelease(handle));
 }
 
-/* The other process: 0, or the driver's code, with another number for wrong data. usdma-sim serves one at a time. */
+/* The other process: returns 0, the driver's code, or a number for wrong data. usdma-sim serves one at a time. */
 static int import(const char *share_handle)
 {
 	drv_mem_handle_t *handle;
@@ -137,7 +137,7 @@ static void test_shared_memory(void **)
 	wrong.side = MEM_MAX_SIDE;
 	assert_int_equal(halMemCreate(&handle, size, &wrong, 0), DRV_ERROR_INVALID_VALUE);
 	assert_int_equal(halMemCreate(&handle, size, nullptr, 0), DRV_ERROR_INVALID_VALUE);
-	prop.mem_type = 77; /* of the host all are the same */
+	prop.mem_type = 77; /* all types of host memory are the same */
 	GOOD(halMemCreate(&handle, size, &prop, 0));
 	unsigned char *va = mapped(handle);
 	GOOD(halMemSetAccess(va, size, access, 1));

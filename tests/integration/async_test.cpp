@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When calls return, over a device that takes its time (the runner gives it a
- * low rate) and behind gates that only the test opens: no sleeps.
+ * When calls return: tests with a slow device (the runner sets a low rate) and with
+ * gates that only the test opens, without sleeps.
  */
 #include "tests/integration/native.h"
 #include "tests/support/sanitizer.h"
@@ -15,8 +15,8 @@ using namespace usdma::test;
 static constexpr size_t MiB = 1 << 20;
 
 /*
- * The device is slow: 64 MiB take a second at least, the call a moment; one that is not is quicker than a look
- * now and then.
+ * With the low rate 64 MiB take at least a second, and the call must return before that.  A fast device may have
+ * copied the data before the query: try several times.
  */
 static void pinned_copy_returns_before_the_data_is_there(void **)
 {
@@ -37,7 +37,7 @@ static void pinned_copy_returns_before_the_data_is_there(void **)
 	assert_true(pending);
 }
 
-/* The same without any speed: behind a closed gate nothing can have moved when the calls have returned. */
+/* The same for any speed: a gated copy cannot have begun when the call returns. */
 static void nothing_moves_behind_a_closed_gate(void **)
 {
 	const size_t size = sized(4 * MiB, MiB / 16);
@@ -72,7 +72,7 @@ static void pageable_copy_returns_when_it_is_done(void **)
 	memcpy(plain.data(), was.data(), size);
 	WORKS(usdma_copy(s, mem.data(), plain.data(), size));
 	assert_int_equal(usdma_stream_query(s), 1);
-	memset(plain.data(), 0xee, size); /* ours again: what was copied must not change */
+	memset(plain.data(), 0xee, size); /* the copied data must not change */
 	WORKS(usdma_copy(s, plain.data(), mem.data(), size));
 	assert_memory_equal(plain.data(), was.data(), size);
 	WORKS(usdma_copy(s, pinned.data(), mem.data(), size));
@@ -123,7 +123,7 @@ static void a_timeout_leaves_the_work_running(void **)
 	assert_int_equal(usdma_event_query(e), 1);
 }
 
-static void abort_ends_what_waits(void **)
+static void abort_drops_waiting_work(void **)
 {
 	device dev;
 	gate g(dev);
@@ -138,7 +138,7 @@ static void abort_ends_what_waits(void **)
 	WORKS(usdma_stream_abort(s));
 	assert_int_equal(usdma_stream_sync(s, long_ms), -ECANCELED);
 	assert_int_equal(usdma_copy(s, host.data(), mem.data(), 4096), -ECANCELED);
-	assert_true(all_are(host.data(), 4096, 0x11)); /* what had not begun was dropped */
+	assert_true(all_are(host.data(), 4096, 0x11)); /* the gated copy was dropped */
 	usdma_stream_destroy(s);
 	assert_int_equal(usdma_stream_sync(s, 0), -EBADF);
 }
@@ -151,7 +151,7 @@ int main()
 		cmocka_unit_test(pageable_copy_returns_when_it_is_done),
 		cmocka_unit_test(pageable_copy_waits_for_earlier_work),
 		cmocka_unit_test(a_timeout_leaves_the_work_running),
-		cmocka_unit_test(abort_ends_what_waits),
+		cmocka_unit_test(abort_drops_waiting_work),
 	};
 
 	return cmocka_run_group_tests_name("async", tests, nullptr, nullptr);

@@ -5,13 +5,13 @@
 backend.py BACKEND --sim USDMA-SIM [--device OPTIONS]... [--apart] [--deadline S] -- TEST [ARGUMENT]...
 
 OPTIONS are the software device's ("mem=256M:engines=2"), once for each device;
-default: one device as it comes.  One with "faults=" takes rules while it runs: a
-process by the control socket SOCKET.control.  The test finds USDMA_DEVICES set, and beside it
-USDMA_TEST_BACKEND and USDMA_SIM (the program, for tests that kill one).
-With --apart the device's engines have one CPU and the test the others, and the test finds
-USDMA_TEST_APART set; where there is one CPU only, they share it and it is not set.
-A test that hangs is killed at the deadline, and a device process that ends
-before it is told to, or badly, is a failure.
+default: one device with default options.  A device with "faults=" accepts fault rules at run
+time: a process by its control socket SOCKET.control.  The test gets the environment variables
+USDMA_DEVICES, USDMA_TEST_BACKEND and USDMA_SIM (the program, for tests that kill one).
+With --apart the device's engines run on one CPU and the test on the others, and USDMA_TEST_APART
+is set; with one CPU only, they share it and the variable is not set.
+A test that hangs is killed at the deadline.  A device process that exits by
+itself, or with an error, is a failure.
 """
 import argparse
 import os
@@ -23,10 +23,10 @@ import sys
 import tempfile
 
 READY_SECONDS = 20
-LEAVE_SECONDS = 20
+STOP_SECONDS = 20
 
 
-class Trouble(Exception):
+class SimError(Exception):
     pass
 
 
@@ -35,7 +35,7 @@ class Sim:
 
     def __init__(self, program, options, path):
         self.path = path
-        ready, told = os.pipe()
+        ready, ready_write = os.pipe()
         settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
         words = [word for word in os.environ.get("USDMA_CHECK", "").split(",") if word]
         if words:
@@ -43,15 +43,15 @@ class Sim:
         if "faults=" in options:
             settings += ["--control", path + ".control"]
         self.log = tempfile.TemporaryFile()
-        # What the engines copy is the client's, and so is the order of it: a race checker in here sees no reason for it.
-        quiet = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan-sim.supp")
-        env = dict(os.environ, TSAN_OPTIONS=os.environ.get("TSAN_OPTIONS", "") + ":suppressions=" + quiet)
-        self.process = subprocess.Popen([program, "--socket", path, "--ready-fd", str(told), *settings],
-                                        pass_fds=[told], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=env)
-        os.close(told)
+        # The client orders the engines' accesses; TSan in this process cannot see that order.
+        suppressions = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan-sim.supp")
+        env = dict(os.environ, TSAN_OPTIONS=os.environ.get("TSAN_OPTIONS", "") + ":suppressions=" + suppressions)
+        self.process = subprocess.Popen([program, "--socket", path, "--ready-fd", str(ready_write), *settings],
+                                        pass_fds=[ready_write], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=env)
+        os.close(ready_write)
         try:
             self._wait_ready(ready)
-        except Trouble:
+        except SimError:
             self.process.kill()
             self.process.wait()
             raise
@@ -60,25 +60,25 @@ class Sim:
 
     def _wait_ready(self, fd):
         if not select.select([fd], [], [], READY_SECONDS)[0]:
-            raise Trouble(f"usdma-sim was not ready after {READY_SECONDS} s\n{self.output()}")
+            raise SimError(f"usdma-sim was not ready after {READY_SECONDS} s\n{self.output()}")
         if not os.read(fd, 64):
-            raise Trouble(f"usdma-sim ended with status {self.process.wait()} before it was ready\n{self.output()}")
+            raise SimError(f"usdma-sim ended with status {self.process.wait()} before it was ready\n{self.output()}")
 
     def output(self):
         self.log.seek(0)
         return self.log.read().decode(errors="replace")
 
-    def leave(self):
-        """Ends it; what was wrong with it, or nothing."""
+    def stop(self):
+        """Terminates it; returns the text of a failure, or None."""
         early = self.process.poll()
         if early is None:
             self.process.terminate()
             try:
-                self.process.wait(LEAVE_SECONDS)
+                self.process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-                return f"usdma-sim did not end {LEAVE_SECONDS} s after SIGTERM\n{self.output()}"
+                return f"usdma-sim did not end {STOP_SECONDS} s after SIGTERM\n{self.output()}"
         status = self.process.returncode
         if early is not None:
             return f"usdma-sim ended by itself with status {early}\n{self.output()}"
@@ -94,14 +94,14 @@ def run_test(command, env, deadline):
         print(f"\nBail out! still running after {deadline} s", flush=True)
         return 1
     finally:
-        try:  # what is left of it: its whole session, so that no child of a hanging test stays behind
+        try:  # the whole session, so that no child of a hanging test stays
             os.killpg(test.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         test.wait()
 
 
-def keep_apart(devices):
+def separate_cpus(devices):
     *others, engines = sorted(os.sched_getaffinity(0))
     if not others:
         return devices
@@ -112,7 +112,7 @@ def keep_apart(devices):
 
 def run(args, scratch, sims):
     if args.apart:
-        args.device = keep_apart(args.device)
+        args.device = separate_cpus(args.device)
     env = dict(os.environ, USDMA_SIM=args.sim, USDMA_TEST_BACKEND=args.backend)
     if args.backend == "embedded":
         env["USDMA_DEVICES"] = ",".join("sim" + (":" + d if d else "") + args.suffix for d in args.device)
@@ -128,31 +128,31 @@ def end_on_signal(number, _frame):
 
 
 def main():
-    signal.signal(signal.SIGTERM, end_on_signal)  # so that what was started is ended too
+    signal.signal(signal.SIGTERM, end_on_signal)  # so that the cleanup below runs
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("backend", choices=["embedded", "process"])
     parser.add_argument("--sim", required=True)
     parser.add_argument("--device", action="append")
     parser.add_argument("--apart", action="store_true", help="the device's engines have a CPU of their own")
-    parser.add_argument("--suffix", default="", help="what each device string ends in, such as :trust=no")
+    parser.add_argument("--suffix", default="", help="appended to each device string, such as :trust=no")
     parser.add_argument("--deadline", type=float, default=110)
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
     args.device = args.device or [""]
     scratch, sims = tempfile.mkdtemp(prefix="usdma-it-"), []
     try:
-        args.deadline *= float(os.environ.get("USDMA_TEST_PATIENCE", 1))  # what a sanitizer costs; meson's --timeout-multiplier
+        args.deadline *= float(os.environ.get("USDMA_TEST_PATIENCE", 1))  # a sanitizer's slowdown; meson's --timeout-multiplier
         status = run(args, scratch, sims)
-    except Trouble as trouble:
-        print(f"Bail out! {str(trouble).splitlines()[0]}")
-        print(trouble, file=sys.stderr)
+    except SimError as error:
+        print(f"Bail out! {str(error).splitlines()[0]}")
+        print(error, file=sys.stderr)
         status = 1
     finally:
-        wrong = [w for w in (s.leave() for s in sims) if w]
+        failures = [w for w in (s.stop() for s in sims) if w]
         shutil.rmtree(scratch, ignore_errors=True)
-    for w in wrong:
+    for w in failures:
         print(w, file=sys.stderr)
-    return status if status or not wrong else 1
+    return status if status or not failures else 1
 
 
 sys.exit(main())

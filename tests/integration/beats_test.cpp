@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device whose heart beats and which ends nothing: waits without a limit end all the same, long after
- * USDMA_HANG_MS.  What waits in its ring for a word of the program's is none of those.
+ * A device that has a heartbeat but completes nothing: a wait without a timeout fails after a hundred times
+ * USDMA_HANG_MS.  A ring that waits for a word of the program does not count as a hang.
  */
 #include "tests/integration/faults.h"
 
@@ -28,34 +28,34 @@ static int ms_since(std::chrono::steady_clock::time_point from)
 		std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - from).count());
 }
 
-/* Milliseconds until a copy that would take half an hour was ended. */
-static int ends_after(bench &b)
+/* Milliseconds until a copy that would take half an hour fails. */
+static int ms_until_failure(bench &b)
 {
-	const auto begun = std::chrono::steady_clock::now();
+	const auto start = std::chrono::steady_clock::now();
 
 	set_faults(b.dev, 0, "slow@1/1800000000");
 	WORKS(usdma_copy(b.s, b.mem.data(), b.host.data(), size));
 	assert_int_equal(usdma_stream_sync(b.s, -1), -EIO);
 	set_faults(b.dev, 0, "");
-	return ms_since(begun);
+	return ms_since(start);
 }
 
-/* Another engine's work goes on.  Where the machine has no time for the engine, its heartbeat stops: once more. */
-static void it_ends(void **)
+/* Other engines still work.  If a busy machine starves the engine, its heartbeat stops, too: try again. */
+static void stuck_copy_fails(void **)
 {
 	bench b;
 	stream other(b.dev);
 	int ms = 0;
 
 	for (int tries = 0; tries < 5 && ms < 50 * hang_ms; tries++)
-		ms = ends_after(b);
+		ms = ms_until_failure(b);
 	assert_in_range(ms, 50 * hang_ms, 500 * hang_ms);
 	WORKS(usdma_copy(b.s, b.mem.data(), b.host.data(), size));
 	WORKS(usdma_stream_sync(b.s, long_ms));
 	WORKS(usdma_stream_sync(other, long_ms));
 }
 
-static void a_wait_does_not(void **)
+static void wait_for_a_word_does_not_fail(void **)
 {
 	bench b;
 	stream other(b.dev);
@@ -72,8 +72,8 @@ static void a_wait_does_not(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(it_ends),
-		cmocka_unit_test(a_wait_does_not),
+		cmocka_unit_test(stuck_copy_fails),
+		cmocka_unit_test(wait_for_a_word_does_not_fail),
 	};
 
 	setenv("USDMA_HANG_MS", "1000", 1);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints a call of each function that the given headers declare, with arguments that are mostly right.
+"""Prints a call of each function that the given headers declare, with mostly valid arguments.
 
 calls.py MARK HEADER... [--but LIST]      MARK is what a declaration begins with (USDMA_API); names in LIST are left out
 
 One line a function: CALL(name, expression), in which `w` is the test's world (every_call.h).
-Arguments go by function and name, by name, then by type; a type that is not known is an error, so
-that a new function is in the tests that include this, or the build says what is missing.
+An argument is chosen by function and name, by name, then by type.  An unsupported type is an error: a
+new function is in the tests that include this, or the build fails with its name.
 """
 import re
 import sys
@@ -42,7 +42,8 @@ SPECIAL = {
     ('aclrtMemExportToShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
     ('aclrtMemImportFromShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
     ('aclrtMemSetPidToShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
-    ('aclrtDeviceCanAccessPeer', 'peerDeviceId'): '1', ('aclrtCheckMemType', 'addrList'): 'w.places', ('aclrtCheckMemType', 'size'): '1', ('aclrtCheckMemType', 'memType'): 'ACL_RT_MEM_TYPE_DEV', ('aclrtCreateStreamV2', 'handle'): 'nullptr',
+    ('aclrtDeviceCanAccessPeer', 'peerDeviceId'): '1', ('aclrtCheckMemType', 'addrList'): 'w.addresses', ('aclrtCheckMemType', 'size'): '1',
+    ('aclrtCheckMemType', 'memType'): 'ACL_RT_MEM_TYPE_DEV', ('aclrtCreateStreamV2', 'handle'): 'nullptr',
     ('aclrtSetStreamConfigOpt', 'handle'): 'w.options', ('aclrtSetStreamConfigOpt', 'valueSize'): '8',
     ('aclrtSetStreamConfigOpt', 'attr'): 'ACL_RT_STREAM_FLAG', ('aclrtMemSetAccess', 'desc'): '&w.access',
     ('aclrtMemSetAccess', 'count'): '1', ('aclrtGetPrimaryCtxState', 'flags'): 'nullptr', ('rtIpcSetMemoryName', 'byteCount'): '4096',
@@ -60,7 +61,7 @@ SPECIAL = {
     ('aclrtCtxGetSysParamOpt', 'opt'): 'ACL_OPT_DETERMINISTIC',
     ('aclmdlRICaptureBegin', 'mode'): 'ACL_MODEL_RI_CAPTURE_MODE_RELAXED', ('aclmdlRICaptureTaskUpdateBegin', 'handle'): 'w.instance',
 }
-# By name, with the kinds of type that it goes for: h, a handle; p, a pointer; n, a number.
+# By name, with the kind of type: h, a handle; p, a pointer; n, a number.
 NAMED = {
     'dev': 'h w.dev', 'stream': 'h w.stream', 'event': 'h w.event', 'start': 'h w.event', 'end': 'h w.event',
     'completion': 'h w.completion', 'file': 'h w.file', 'offset': 'n 0', 'moved': 'p nullptr', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
@@ -75,8 +76,8 @@ NAMED = {
     'destMax': 'n 4096', 'dstMax': 'n 4096', 'maxCount': 'n 4096', 'memSize': 'n 4096', 'count': 'n 64', 'cnt': 'n 64', 'N': 'n 16',
     'dpitch': 'n 64', 'spitch': 'n 64', 'width': 'n 64', 'height': 'n 2', 'num': 'n 1', 'pidNum': 'n 1', 'numBatches': 'n 1',
     'numAttrs': 'n 1', 'inputNum': 'n 1', 'timeout': 'n 100', 'threadId': 'n w.thread', 'hostFuncThreadId': 'n w.thread',
-    'dsts': 'p w.places', 'srcs': 'p w.places_from', 'destMaxs': 'p w.sizes', 'sizes': 'p w.sizes', 'value': 'n 1', 'attrs': 'p &w.batch',
-    'modelRI': 'h w.instance', 'ptrs': 'p w.const_places', 'notifies': 'p &w.notify', 'dataBuffer': 'p w.buffer',
+    'dsts': 'p w.addresses', 'srcs': 'p w.source_addresses', 'destMaxs': 'p w.sizes', 'sizes': 'p w.sizes', 'value': 'n 1', 'attrs': 'p &w.batch',
+    'modelRI': 'h w.instance', 'ptrs': 'p w.const_addresses', 'notifies': 'p &w.notify', 'dataBuffer': 'p w.buffer',
 }
 FUNCTIONS = {'aclrtHostFunc', 'aclrtCallback', 'void (*'}
 HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool', 'aclmdlRI',
@@ -122,12 +123,12 @@ def argument(function, kind, name):
     if re.search(r'(Callback|Func|_fn)$', kind):
         return 'nullptr'
     is_a = kind_of(kind)
-    want, _, said = NAMED.get(name, '').partition(' ')
-    # What a call gives back goes to a place of the world; a void * of these names is memory.
+    want, _, value = NAMED.get(name, '').partition(' ')
+    # Results are stored in the world's memory; a void * of these names is an address.
     if want == is_a and (is_a != 'p' or name != 'value') and not (is_a == 'p' and kind.endswith('**') and name in ('devPtr', 'ptr', 'virPtr', 'hostPtr', 'dst', 'src') and 'Offset' not in function):
         if kind in ('void **', 'const void **') and name in ('dst', 'src'):
-            return 'w.places' if name == 'dst' else 'w.const_places'
-        return said
+            return 'w.addresses' if name == 'dst' else 'w.const_addresses'
+        return value
     if is_a == 'p':
         to = re.sub(r'\s*(\*const|\* const|\*)$', '', kind)
         return 'w.text' if to.replace('const ', '') == 'char' else 'w.scratch' if to in ('void', 'const void') else f'w.out<{to}>()'

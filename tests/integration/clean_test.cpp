@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that another user left (sim:stale=1) as a program finds it, by each value of clear_memory.  Each case is a
- * process of its own, for settings are read once.
+ * Contents of new blocks, with old data of another user in the memory (sim:stale=1), for each value of clear_memory.
+ * Each case runs in its own process, because settings are read once.
  */
 #include "tests/integration/native.h"
 
@@ -17,12 +17,12 @@ using namespace usdma::test;
 
 namespace {
 
-constexpr unsigned char stale = 0xa5, own = 0x3c;
+constexpr unsigned char stale = 0xa5, own_byte = 0x3c;
 
-/* In a child: 0, or how many bytes are not as they should be. */
-using look = std::function<int(usdma_device *)>;
+/* Runs in a child; returns the number of errors. */
+using check_fn = std::function<int(usdma_device *)>;
 
-int child(const char *mode, const char *spec, const look &fn)
+int child(const char *mode, const char *spec, const check_fn &fn)
 {
 	usdma_device *dev;
 
@@ -40,7 +40,7 @@ int child(const char *mode, const char *spec, const look &fn)
 	return usdma_close(dev) ? 8 : wrong ? 1 : 0;
 }
 
-void in_process(const char *mode, const char *spec, const look &fn)
+void in_process(const char *mode, const char *spec, const check_fn &fn)
 {
 	const pid_t pid = fork();
 	int status = -1;
@@ -51,7 +51,7 @@ void in_process(const char *mode, const char *spec, const look &fn)
 	assert_int_equal(status, 0);
 }
 
-int count_other(usdma_device *dev, void *p, size_t size, unsigned char want)
+int count_different(usdma_device *dev, void *p, size_t size, unsigned char want)
 {
 	std::vector<unsigned char> got(size, static_cast<unsigned char>(~want));
 
@@ -60,8 +60,8 @@ int count_other(usdma_device *dev, void *p, size_t size, unsigned char want)
 	return int(std::count_if(got.begin(), got.end(), [=](unsigned char b) { return b != want; }));
 }
 
-/* Blocks of all lengths, small and large; what is found in each, and that it holds what is written later. */
-int blocks(usdma_device *dev, unsigned char want)
+/* Blocks of all sizes: checks their initial contents, and the data written later. */
+int check_blocks(usdma_device *dev, unsigned char want)
 {
 	std::vector<std::pair<void *, size_t>> mine;
 	int wrong = 0;
@@ -71,46 +71,46 @@ int blocks(usdma_device *dev, unsigned char want)
 
 		if (usdma_device_alloc(dev, size, &p))
 			return -1;
-		wrong += count_other(dev, p, size, want) != 0;
-		const std::vector<unsigned char> data(size, own);
+		wrong += count_different(dev, p, size, want) != 0;
+		const std::vector<unsigned char> data(size, own_byte);
 		wrong += usdma_copy_sync(dev, p, data.data(), size, long_ms) != 0;
 		mine.emplace_back(p, size);
 	}
 	for (const auto &[p, size] : mine)
-		wrong += count_other(dev, p, size, own) != 0;
+		wrong += count_different(dev, p, size, own_byte) != 0;
 	return wrong;
 }
 
 } // namespace
 
-static void zeros(void **)
+static void blocks_are_zeroed(void **)
 {
 	for (const char *mode : {static_cast<const char *>(nullptr), "alloc", "open", "close"})
-		in_process(mode, "sim:mem=64M:stale=1", [](usdma_device *dev) { return blocks(dev, 0); });
-	in_process(nullptr, "sim:mem=64M", [](usdma_device *dev) { return blocks(dev, 0); });
+		in_process(mode, "sim:mem=64M:stale=1", [](usdma_device *dev) { return check_blocks(dev, 0); });
+	in_process(nullptr, "sim:mem=64M", [](usdma_device *dev) { return check_blocks(dev, 0); });
 	in_process(nullptr, "sim:mem=64M:stale=1:channels=1:engines=1",
-		   [](usdma_device *dev) { return blocks(dev, 0); });
+		   [](usdma_device *dev) { return check_blocks(dev, 0); });
 }
 
-/* As asked for; and these tests would see it. */
-static void what_was_left(void **)
+/* With "never" the old data is visible, which also shows that the tests detect it. */
+static void old_data_without_clearing(void **)
 {
-	in_process("never", "sim:mem=64M:stale=1", [](usdma_device *dev) { return blocks(dev, stale); });
+	in_process("never", "sim:mem=64M:stale=1", [](usdma_device *dev) { return check_blocks(dev, stale); });
 }
 
-/* What cannot be cleared is not handed out; the next attempt can. */
-static void a_fill_that_fails(void **)
+/* A block that cannot be cleared is not allocated; the next attempt succeeds. */
+static void a_failed_fill(void **)
 {
 	in_process(nullptr, "sim:mem=64M:stale=1:faults=fail@1", [](usdma_device *dev) {
 		void *p = nullptr;
 
 		if (!usdma_device_alloc(dev, 4096, &p) || !strstr(usdma_error_text(), "clear_memory"))
 			return 1;
-		return usdma_device_alloc(dev, 4096, &p) ? 1 : count_other(dev, p, 4096, 0);
+		return usdma_device_alloc(dev, 4096, &p) ? 1 : count_different(dev, p, 4096, 0);
 	});
 }
 
-/* Threads that allocate, write and look at once. */
+/* Several threads allocate, write and check at the same time. */
 static void threads(void **)
 {
 	in_process(nullptr, "sim:mem=64M:stale=1", [](usdma_device *dev) {
@@ -120,14 +120,14 @@ static void threads(void **)
 		for (int t = 0; t < 4; t++)
 			workers.emplace_back([&] {
 				std::vector<void *> mine(100);
-				const std::vector<unsigned char> data(3000, own);
+				const std::vector<unsigned char> data(3000, own_byte);
 
 				for (void *&p : mine) {
-					wrong += usdma_device_alloc(dev, 3000, &p) || count_other(dev, p, 3000, 0);
+					wrong += usdma_device_alloc(dev, 3000, &p) || count_different(dev, p, 3000, 0);
 					wrong += usdma_copy_sync(dev, p, data.data(), 3000, long_ms) != 0;
 				}
 				for (void *p : mine)
-					wrong += count_other(dev, p, 3000, own) != 0;
+					wrong += count_different(dev, p, 3000, own_byte) != 0;
 			});
 		for (std::thread &t : workers)
 			t.join();
@@ -138,9 +138,9 @@ static void threads(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(zeros),
-		cmocka_unit_test(what_was_left),
-		cmocka_unit_test(a_fill_that_fails),
+		cmocka_unit_test(blocks_are_zeroed),
+		cmocka_unit_test(old_data_without_clearing),
+		cmocka_unit_test(a_failed_fill),
 		cmocka_unit_test(threads),
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random copies against plain memory: every block has a twin, each copy is done
- * to the twins by memmove, and after a wait both must be equal, byte for byte.
+ * Random copies, compared with a model: every block has a copy in plain memory, each
+ * copy is repeated there by memmove, and after a wait both must be equal.
  */
 #include "tests/integration/native.h"
 #include "tests/support/far.h"
@@ -22,7 +22,7 @@ struct twin {
 	twin(usdma_device *dev, kind k, size_t size) : real(dev, k, size), model(size) {}
 };
 
-/* Both get the same random bytes; the device's by a copy. */
+/* Fills the block and its model with the same random bytes. */
 static void fill_twin(usdma_device *dev, twin &t, std::mt19937_64 &gen)
 {
 	fill_random(t.model.data(), t.model.size(), gen);
@@ -48,7 +48,7 @@ static void compare_twin(usdma_device *dev, const twin &t)
 	_fail(__FILE__, __LINE__);
 }
 
-/* Mostly small, some around powers of two, now and then up to the most. */
+/* Small sizes, sizes around powers of two, and sizes up to `most`. */
 static size_t random_size(std::mt19937_64 &gen, size_t most)
 {
 	const size_t shift = gen() % 27;
@@ -65,14 +65,14 @@ static size_t random_size(std::mt19937_64 &gen, size_t most)
 	}
 }
 
-/* One copy between two blocks, within [low, low + room) of each. */
-static void copy_one(usdma_stream *s, twin &to, twin &from, size_t low, size_t room, std::mt19937_64 &gen)
+/* One copy between two blocks, within [low, low + space) of each. */
+static void copy_one(usdma_stream *s, twin &to, twin &from, size_t low, size_t space, std::mt19937_64 &gen)
 {
-	const size_t len = random_size(gen, room);
-	const size_t dst = low + gen() % (room - len + 1), src = low + gen() % (room - len + 1);
+	const size_t len = random_size(gen, space);
+	const size_t dst = low + gen() % (space - len + 1), src = low + gen() % (space - len + 1);
 
 	if (&to == &from && dst < src + len && src < dst + len)
-		return; /* overlapping ends are not promised anything */
+		return; /* the result of an overlapping copy is undefined */
 	WORKS(usdma_copy(s, to.real.data() + dst, from.real.data() + src, len));
 	memmove(to.model.data() + dst, from.model.data() + src, len);
 }
@@ -89,7 +89,7 @@ static std::vector<twin> make_twins(usdma_device *dev, std::initializer_list<kin
 	return all;
 }
 
-/* Several streams at work at once, each in its own slice of the same blocks, so that only order within one matters. */
+/* Several streams at once, each in its own slice of the same blocks: only the order within a stream matters. */
 static void streams_over_shared_blocks(void **)
 {
 	static constexpr size_t streams = 6;
@@ -103,10 +103,10 @@ static void streams_over_shared_blocks(void **)
 	for (size_t i = 0; i < streams; i++)
 		work.emplace_back(dev, uint32_t(i % 4));
 	for (unsigned n = 0; n < sized(1500, 300) * scale(); n++) {
-		const size_t who = gen() % streams;
+		const size_t index = gen() % streams;
 		twin &to = all[gen() % all.size()], &from = all[gen() % all.size()];
 
-		copy_one(work[who], to, from, who * slice, slice, gen);
+		copy_one(work[index], to, from, index * slice, slice, gen);
 		if (gen() % 200 == 0)
 			WORKS(usdma_stream_sync(work[gen() % streams], long_ms));
 	}
@@ -226,7 +226,7 @@ static void rectangles_and_fills(void **)
 		compare_twin(dev, t);
 }
 
-static void wrong_calls_are_refused(void **)
+static void copies_beyond_a_block_are_refused(void **)
 {
 	device dev;
 	stream s(dev);
@@ -235,18 +235,18 @@ static void wrong_calls_are_refused(void **)
 	assert_int_equal(usdma_copy(s, mem.data(), host.data(), 8192), -EFAULT);
 	assert_int_equal(usdma_copy(s, mem.data() + mem.size() - 1, host.data(), 2), -EFAULT);
 	assert_int_equal(usdma_copy(s, mem.data() + mem.size() + (1 << 30), host.data(), 64),
-			 -EFAULT); /* far past it */
+			 -EFAULT); /* 1 GiB behind it */
 	assert_string_not_equal(usdma_error_text(), "");
 }
 
-/* What a thread remembers of a place serves for what lies in it, to the byte, and for as long as it is there. */
+/* A thread's cached address translations are limited to the exact block, and end with it. */
 static void repeated_addresses(void **)
 {
 	const size_t size = sized(64 * 1024, 1024);
 	auto gen = rng(6);
 	device dev;
 	stream s(dev);
-	block mem(dev, kind::device, size), host(dev, kind::pinned, size), lent(dev, kind::pageable, size);
+	block mem(dev, kind::device, size), host(dev, kind::pinned, size), registered(dev, kind::pageable, size);
 
 	WORKS(usdma_copy(s, mem.data(), host.data(), size));
 	for (unsigned n = 0; n < 200 * scale(); n++) {
@@ -260,17 +260,17 @@ static void repeated_addresses(void **)
 	assert_int_equal(usdma_copy(s, mem.data() + 1, host.data() + 1, ~size_t(0)), -EFAULT);
 	WORKS(usdma_copy(s, mem.data() + size - 1, host.data(), 0));
 	for (unsigned n = 0; n < 8 * scale(); n++) {
-		fill_random(lent.data(), size, gen);
-		WORKS(usdma_host_register(lent.data(), size, 0));
-		WORKS(usdma_copy(s, mem.data(), lent.data(), size));
+		fill_random(registered.data(), size, gen);
+		WORKS(usdma_host_register(registered.data(), size, 0));
+		WORKS(usdma_copy(s, mem.data(), registered.data(), size));
 		WORKS(usdma_stream_sync(s, long_ms));
-		WORKS(usdma_host_unregister(lent.data()));
-		/* Ordinary memory now: read when the call returns. */
-		WORKS(usdma_copy(s, mem.data(), lent.data(), size));
-		const std::vector<unsigned char> was(lent.data(), lent.data() + size);
-		memset(lent.data(), 0, size);
-		WORKS(usdma_copy(s, lent.data(), mem.data(), size));
-		assert_memory_equal(lent.data(), was.data(), size);
+		WORKS(usdma_host_unregister(registered.data()));
+		/* The memory is pageable now: it was read when the call returns. */
+		WORKS(usdma_copy(s, mem.data(), registered.data(), size));
+		const std::vector<unsigned char> was(registered.data(), registered.data() + size);
+		memset(registered.data(), 0, size);
+		WORKS(usdma_copy(s, registered.data(), mem.data(), size));
+		assert_memory_equal(registered.data(), was.data(), size);
 		WORKS(usdma_stream_sync(s, long_ms));
 	}
 }
@@ -279,7 +279,7 @@ struct part {
 	size_t at, len;
 };
 
-/* The range goes to the device and comes back, and nothing beside it changes. */
+/* Copies the range to the device and back; nothing next to it changes. */
 static void check_round_trip(usdma_stream *s, unsigned char *mem, unsigned char *host, size_t size, part p,
 			     std::mt19937_64 &gen)
 {
@@ -295,7 +295,7 @@ static void check_round_trip(usdma_stream *s, unsigned char *mem, unsigned char 
 	assert_memory_equal(host, want.data(), size);
 }
 
-/* Two ranges that meet in a page of the OS: the device reaches either while and after the other is unregistered. */
+/* Two registered ranges in one page of the OS: each is usable while and after the other is unregistered. */
 static void registered_ranges_share_a_page(void **)
 {
 	const size_t page = size_t(sysconf(_SC_PAGESIZE)), size = 3 * page, most = sized(2 * page, 1024);
@@ -310,12 +310,12 @@ static void registered_ranges_share_a_page(void **)
 	assert_non_null(host);
 	fill_random(host, size, gen);
 	for (unsigned n = 0; n < 8 * scale(); n++) {
-		/* In one page, or each with a page of its own, too. */
+		/* Both in one page only, or each with another page. */
 		const size_t meet = page + 1 + gen() % (page - 1), out = n % 2 * page;
 		const size_t first = page - out + gen() % (meet - page),
 			     end = 2 * page + out - gen() % (2 * page - meet);
 		const part both[] = {{first, meet - first}, {meet, end - meet}};
-		/* What the device's memory can hold of each, next to the other. */
+		/* The parts next to `meet` that fit into the device block. */
 		const size_t before = std::min(most, meet - first), behind = std::min(most, end - meet);
 		const part moved[] = {{meet - before, before}, {meet, behind}};
 		const part removed = both[n / 2 % 2], stays = moved[1 - n / 2 % 2];
@@ -343,7 +343,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(streams_over_shared_blocks), cmocka_unit_test(each_direction_to_64_mib),
 		cmocka_unit_test(synchronous_copies),         cmocka_unit_test(batches),
-		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(wrong_calls_are_refused),
+		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(copies_beyond_a_block_are_refused),
 		cmocka_unit_test(repeated_addresses),         cmocka_unit_test(registered_ranges_share_a_page),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device closes while other threads look at what is queued: for a sanitizer to watch. */
+/* A device closes while other threads read the queues; run under sanitizers. */
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/event.h"
 #include "lib/core/stream/stream.h"
@@ -20,7 +20,7 @@ using namespace usdma;
 using namespace usdma::core;
 using usdma::test::soon;
 
-static device *stays;
+static device *dev0;
 
 static stream *new_stream(device *dev)
 {
@@ -30,54 +30,54 @@ static stream *new_stream(device *dev)
 	return s;
 }
 
-static void nothing(void *, call_token *) {}
+static void no_op(void *, call_token *) {}
 
-/* A gated stream is dropped with its device, while the list of the gated ones is walked. */
+/* Closing the device drops a gated stream, while other threads walk the list of gated streams. */
 static void close_once(std::vector<int> *fds)
 {
 	const u64 word = 0;
-	device *goes;
+	device *closing;
 	u8 *mem;
 
-	ok(device_get(1, &goes));
+	ok(device_get(1, &closing));
 	ok(host_alloc(64 * KiB, -1, reinterpret_cast<void **>(&mem)));
-	stream *s = new_stream(goes), *t = new_stream(goes);
+	stream *s = new_stream(closing), *t = new_stream(closing);
 	ok(copy_async(s, mem, mem + 32 * KiB, 32 * KiB));
-	ok(stream_call(s, nothing, nullptr, false));
+	ok(stream_call(s, no_op, nullptr, false));
 	ok(stream_wait_word(t, &word, dma::compare::eq, 1, deadline::never()));
 	ok(stream_destroy(s));
 	ok(stream_destroy_force(t));
-	device_put(goes);
+	device_put(closing);
 	ok(host_free(mem));
-	/* Their numbers were the device's: nobody may still read from them. */
+	/* These fds reuse the numbers of the device's: no thread may still read the device's. */
 	for (int i = 0; i < 16; i++)
 		fds->push_back(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
 }
 
-/* Each look walks along all of them, which the race checker makes a hundred times as long. */
+/* Each check walks the whole list, which takes a hundred times as long under TSan. */
 #if defined(__SANITIZE_THREAD__)
 static constexpr size_t gated_streams = 400;
 #else
 static constexpr size_t gated_streams = 4000;
 #endif
 
-static void close_while_looked_at(void **)
+static void close_during_checks(void **)
 {
 	const size_t n = test::sized(gated_streams, 100);
 	std::vector<stream *> many;
 	std::atomic<bool> stop{false};
 	std::atomic<int> seen_done{0};
-	std::vector<std::thread> lookers(std::thread::hardware_concurrency() + 2);
+	std::vector<std::thread> checkers(std::thread::hardware_concurrency() + 2);
 	std::vector<int> fds;
 	const u64 word = 0;
 	u64 count;
 
 	for (size_t i = 0; i < n; i++) {
-		many.push_back(new_stream(stays));
+		many.push_back(new_stream(dev0));
 		ok(stream_wait_word(many.back(), &word, dma::compare::eq, 1, deadline::never()));
 	}
-	/* More of them than cores: one that is not running is in the middle of its walk for long. */
-	for (std::thread &t : lookers)
+	/* More threads than cores, so that some are preempted in the middle of a walk. */
+	for (std::thread &t : checkers)
 		t = std::thread([&] {
 			while (!stop)
 				seen_done += stream_gated_work().all_posted();
@@ -85,7 +85,7 @@ static void close_while_looked_at(void **)
 	for (int i = 0; i < 2; i++)
 		close_once(&fds);
 	stop = true;
-	for (std::thread &t : lookers)
+	for (std::thread &t : checkers)
 		t.join();
 	assert_int_equal(seen_done, 0);
 	for (stream *s : many)
@@ -96,7 +96,7 @@ static void close_while_looked_at(void **)
 	}
 }
 
-/* Streams come and go while others wait for all of the device's: none is given out twice. */
+/* Streams are created and destroyed during device_sync: no stream object is in use twice. */
 static void destroy_while_synchronised(void **)
 {
 	constexpr int makers = 3;
@@ -109,7 +109,7 @@ static void destroy_while_synchronised(void **)
 	for (int i = 0; i < makers; i++)
 		all.emplace_back([&] {
 			for (stream *s; !stop;) {
-				failed += stream_create(stays, {}, &s) != 0;
+				failed += stream_create(dev0, {}, &s) != 0;
 				{
 					std::lock_guard guard(lock);
 					twice += !live.insert(s).second;
@@ -122,7 +122,7 @@ static void destroy_while_synchronised(void **)
 			}
 		});
 	for (u64 i = 0; i < test::sized(2000, 50); i++)
-		ok(device_sync(stays, soon()));
+		ok(device_sync(dev0, soon()));
 	stop = true;
 	for (std::thread &t : all)
 		t.join();
@@ -132,30 +132,30 @@ static void destroy_while_synchronised(void **)
 }
 
 /*
- * A stream is yet to wait for a record of a device that closes meanwhile, and the event has another
- * record by then, or is destroyed.
+ * A stream waits for an event record of a device that closes before the wait begins; by then the event
+ * has been recorded again, or destroyed.
  */
 static void record_of_closed_device(void **)
 {
 	for (const bool destroyed : {false, true}) {
 		const u64 n = test::sized(32 * MiB, 64 * KiB);
 		u64 word = 0;
-		device *goes;
+		device *closing;
 		event *e;
 		u8 *mem;
 
-		ok(device_get(1, &goes));
+		ok(device_get(1, &closing));
 		ok(host_alloc(n, -1, reinterpret_cast<void **>(&mem)));
-		stream *there = new_stream(goes), *s = new_stream(stays), *other = new_stream(stays);
-		ok(event_create(stays, 0, &e));
+		stream *before = new_stream(closing), *s = new_stream(dev0), *other = new_stream(dev0);
+		ok(event_create(dev0, 0, &e));
 		ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
-		ok(copy_async(there, mem, mem + n / 2, n / 2));
-		ok(event_record(e, there));
+		ok(copy_async(before, mem, mem + n / 2, n / 2));
+		ok(event_record(e, before));
 		ok(stream_wait_event(s, e, deadline::never()));
 		ok(copy_async(s, mem, mem + n / 2, 64));
 		ok(destroyed ? event_destroy(e) : event_record(e, other));
-		ok(stream_destroy(there));
-		device_put(goes);
+		ok(stream_destroy(before));
+		device_put(closing);
 		__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
 		ok(stream_sync(s, soon()));
 		ok(stream_destroy(s));
@@ -166,7 +166,7 @@ static void record_of_closed_device(void **)
 	}
 }
 
-static stream *held(stream *s)
+static stream *reference_to(stream *s)
 {
 	size_t at = 0;
 
@@ -174,8 +174,8 @@ static stream *held(stream *s)
 		&at, [](const stream *it, const void *arg) { return it == arg; }, s);
 }
 
-/* Whatever looks at freed memory of a group of functions sees this instead. */
-static void use_again(std::vector<void *> *taken)
+/* Overwrites the freed memory of a call group, so that a use after free reads 0x7f. */
+static void overwrite_freed(std::vector<void *> *taken)
 {
 	constexpr size_t size = 12, n = 64;
 
@@ -183,18 +183,18 @@ static void use_again(std::vector<void *> *taken)
 		memset(taken->emplace_back(malloc(size)), 0x7f, size);
 }
 
-/* Who aborts all streams of a device holds one that is destroyed meanwhile, and still asks for its functions. */
+/* An abort of all streams references one that is destroyed meanwhile, then drops and waits for its functions. */
 static void functions_of_ended_stream(void **)
 {
 	for (const bool has_functions : {true, false}) {
-		stream *s = new_stream(stays);
+		stream *s = new_stream(dev0);
 		std::vector<void *> taken;
 
 		if (has_functions)
 			call_group_unref(call_group_of(s));
-		assert_ptr_equal(held(s), s);
+		assert_ptr_equal(reference_to(s), s);
 		ok(stream_destroy(s));
-		use_again(&taken);
+		overwrite_freed(&taken);
 		call_group_drop(s);
 		ok(call_group_wait(s, deadline::in_ms(0)));
 		stream_unref(s);
@@ -204,10 +204,10 @@ static void functions_of_ended_stream(void **)
 	assert_int_equal(stream_live(), 0);
 }
 
-static void nothing_to_do(void *) {}
+static void host_no_op(void *) {}
 
-/* Streams whose work is dropped come and go faster than the progress thread looks at them. */
-static void ends_before_it_is_looked_at(bool blocks)
+/* Streams are destroyed with their work before the progress thread has checked them. */
+static void destroy_before_progress(bool blocks)
 {
 	std::atomic<bool> stop{false};
 	std::atomic<int> failed{0};
@@ -216,31 +216,31 @@ static void ends_before_it_is_looked_at(bool blocks)
 	for (int i = 0; i < 3; i++)
 		all.emplace_back([&] {
 			for (stream *s; !stop;) {
-				if (stream_create(stays, {}, &s)) {
+				if (stream_create(dev0, {}, &s)) {
 					failed++;
 					break;
 				}
-				const int err = stream_host_func(s, nothing_to_do, nullptr, blocks);
+				const int err = stream_host_func(s, host_no_op, nullptr, blocks);
 				failed += err && err != -ECANCELED;
 				failed += stream_destroy_force(s) != 0;
 			}
 		});
 	for (u64 i = 0; i < test::sized(800, 50); i++)
-		ok(device_abort(stays, soon()));
+		ok(device_abort(dev0, soon()));
 	stop = true;
 	for (std::thread &t : all)
 		t.join();
 	assert_int_equal(failed, 0);
 }
 
-/* The same as it happens, for a sanitizer to watch. */
+/* The same with real threads; run under sanitizers. */
 static void destroy_while_aborted(void **)
 {
 	const u64 end = now_ns() + 10 * ns_per_s;
 
-	ends_before_it_is_looked_at(true);
-	ends_before_it_is_looked_at(false);
-	/* The progress thread's look holds a reference. */
+	destroy_before_progress(true);
+	destroy_before_progress(false);
+	/* The progress thread holds a reference while it checks a stream. */
 	while (stream_live() && now_ns() < end)
 		sched_yield();
 	assert_int_equal(stream_live(), 0);
@@ -248,19 +248,19 @@ static void destroy_while_aborted(void **)
 
 static int open_first(void **)
 {
-	return device_get(0, &stays);
+	return device_get(0, &dev0);
 }
 
 static int close_it(void **)
 {
-	device_put(stays);
+	device_put(dev0);
 	return 0;
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(close_while_looked_at),      cmocka_unit_test(record_of_closed_device),
+		cmocka_unit_test(close_during_checks),        cmocka_unit_test(record_of_closed_device),
 		cmocka_unit_test(destroy_while_synchronised), cmocka_unit_test(functions_of_ended_stream),
 		cmocka_unit_test(destroy_while_aborted),
 	};

@@ -54,7 +54,7 @@ struct memories {
 };
 
 /* A stream of one device waits for an event of the other. */
-static void event_across(void **)
+static void wait_for_event_of_peer(void **)
 {
 	auto gen = test::rng(3);
 	memories m;
@@ -81,7 +81,7 @@ static void event_across(void **)
 	ok(stream_destroy(b));
 }
 
-static void bounds_of_the_peer(void **)
+static void peer_memory_bounds(void **)
 {
 	memories m;
 	stream *s;
@@ -95,8 +95,8 @@ static void bounds_of_the_peer(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(event_across),
-		cmocka_unit_test(bounds_of_the_peer),
+		cmocka_unit_test(wait_for_event_of_peer),
+		cmocka_unit_test(peer_memory_bounds),
 	};
 
 	return cmocka_run_group_tests_name("core peers", tests, open_both, close_both);

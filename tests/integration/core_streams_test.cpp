@@ -51,7 +51,7 @@ static stream *new_stream()
 	return s;
 }
 
-/* A word gate holds its stream; others go on. */
+/* A wait for a host word blocks its stream only. */
 static void word_gate(void **)
 {
 	buffers m(4096);
@@ -75,7 +75,7 @@ static void word_gate(void **)
 	ok(stream_destroy(free_one));
 }
 
-/* Without a gate on the host: waits inside the rings. */
+/* Event waits that are executed by the rings, not by the host. */
 static void event_ring_waits(void **)
 {
 	const u64 big = test::sized(by_messages(8 * MiB), 16 * KiB);
@@ -102,7 +102,7 @@ static void event_ring_waits(void **)
 	}
 }
 
-/* Two streams of one ring: one that waits for the other's event is not done before it. */
+/* Two streams share a ring: a stream that waits for the other's event is not done before it. */
 static void event_in_shared_ring(void **)
 {
 	const u64 big = test::sized(by_messages(16 * MiB), 64 * KiB);
@@ -127,7 +127,7 @@ static void event_in_shared_ring(void **)
 		ok(copy_async(a, m.device(), m.a, big));
 		ok(event_record(e, a));
 		ok(stream_wait_event(b, e, deadline::never()));
-		/* Pageable: read by the host as soon as b is done. */
+		/* Pageable memory: the host reads it as soon as b is done. */
 		ok(copy_async(b, &word, reinterpret_cast<void *>(m.d + big - 1), 1));
 		assert_int_equal(word, round + 1);
 		assert_int_equal(event_query(e), int(event_state::done));
@@ -137,7 +137,7 @@ static void event_in_shared_ring(void **)
 		ok(stream_destroy(s));
 }
 
-/* That a task took too long is no answer to whether the event was reached in time. */
+/* A task that timed out is not reported as a timeout of the wait for the event. */
 static void event_of_expired_task(void **)
 {
 	stream *s = new_stream();
@@ -161,7 +161,7 @@ static void event_of_expired_task(void **)
 	ok(event_destroy(e));
 }
 
-/* A stream that takes no work leaves the event as it was: neither recorded anew nor, for those who wait, reached. */
+/* A refused record does not change the event: it is not recorded again, and waits for it do not return. */
 static void refused_record(void **)
 {
 	event *e, *future;
@@ -190,7 +190,7 @@ static void refused_record(void **)
 	ok(event_destroy(future));
 }
 
-/* What has been delivered, in the order of delivery. */
+/* The delivered calls, in the order of delivery. */
 struct deliveries {
 	std::mutex lock;
 	std::vector<int> order;
@@ -226,7 +226,7 @@ static void assert_in_order(deliveries &d, size_t n)
 		assert_int_equal(d.order[i], i);
 }
 
-/* Blocking or not: a stream's calls are delivered in their order. */
+/* A stream's calls are delivered in order, whether they block or not. */
 static void calls_in_order(void **)
 {
 	auto gen = test::rng(21);
@@ -248,7 +248,7 @@ static void calls_in_order(void **)
 	ok(stream_destroy(s));
 }
 
-/* A word that holds a stream shut keeps the calls in its queue; the first call is with the progress thread by then. */
+/* A wait keeps the later calls in the stream's queue; the progress thread already has the first call. */
 static void calls_in_order_when_dropped(void **)
 {
 	buffers m(test::sized(by_messages(16 * MiB), 1 * MiB));
@@ -270,7 +270,7 @@ static void calls_in_order_when_dropped(void **)
 	}
 }
 
-/* Calls that block give back all that was made for them.  (A sanitizer keeps no such count: it reads 0 twice.) */
+/* Blocking calls free all memory that they allocate.  (With a sanitizer the count is always 0.) */
 static void calls_leave_no_memory(void **)
 {
 	stream *s = new_stream();
@@ -326,7 +326,7 @@ static void full_ring(void **)
 	ok(stream_destroy(s));
 }
 
-/* Several threads on one stream and many waiters on it. */
+/* Several threads submit to one stream, and many wait for it. */
 static void shared_stream(void **)
 {
 	buffers m(64 * 64);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A failure belongs to its stream: whoever synchronises the device, queries, or
- * destroys another stream takes it from nobody, and nobody is told twice.
+ * A failure belongs to its stream: device synchronisation, queries and the
+ * destruction of other streams do not clear it, and it is reported once.
  */
 #include "acl/acl.h"
 #include "tests/integration/faults.h"
@@ -16,7 +16,7 @@ using namespace usdma::test;
 #define GOOD(call) assert_int_equal(call, 0)
 
 static constexpr size_t size = 256 << 10;      /* more than the CPU copies by itself */
-static constexpr aclError task_error = 507013; /* what an EIO of a task is */
+static constexpr aclError task_error = 507013; /* ACL's code for -EIO of a task */
 
 static void await_done(usdma_stream *s)
 {
@@ -31,7 +31,7 @@ struct bench {
 
 	void break_it() { set_faults(dev, 0, "fail%1"); }
 	void fix() { set_faults(dev, 0, ""); }
-	/* Each stream has one copy that failed and has ended. */
+	/* Each stream gets one failed copy. */
 	void fail_on(const std::vector<usdma_stream *> &all)
 	{
 		break_it();
@@ -43,7 +43,7 @@ struct bench {
 	}
 };
 
-static void device_sync_takes_none(void **)
+static void device_sync_clears_no_failure(void **)
 {
 	bench b;
 	stream a(b.dev), c(b.dev), fine(b.dev);
@@ -66,8 +66,8 @@ static void device_sync_takes_none(void **)
 	}
 }
 
-/* A copy without a stream has its own failure, and takes none. */
-static void copy_sync_takes_none(void **)
+/* A synchronous copy reports its own failure only, and clears none of a stream. */
+static void copy_sync_clears_no_failure(void **)
 {
 	bench b;
 	stream a(b.dev);
@@ -91,7 +91,7 @@ static usdma_stream *failed_stream(bench &b)
 	return s;
 }
 
-static void destroy_returns_what_nobody_took(void **)
+static void destroy_returns_an_unreported_failure(void **)
 {
 	bench b;
 	usdma_stream *s = failed_stream(b);
@@ -102,20 +102,20 @@ static void destroy_returns_what_nobody_took(void **)
 	s = failed_stream(b);
 	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 	GOOD(usdma_stream_destroy(s));
-	/* Stopped for good: each call says so, but destroy no more once it was told. */
-	for (const bool told : {true, false}) {
+	/* A stopped stream: each call reports the failure, but destroy only if no call has reported it. */
+	for (const bool reported : {true, false}) {
 		WORKS(usdma_stream_create(b.dev, nullptr, &s));
 		WORKS(usdma_stream_set_fail_mode(s, USDMA_FAIL_STOP));
 		b.fail_on({s});
-		if (told) {
+		if (reported) {
 			assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 			assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 		}
-		assert_int_equal(usdma_stream_destroy(s), told ? 0 : -EIO);
+		assert_int_equal(usdma_stream_destroy(s), reported ? 0 : -EIO);
 	}
 }
 
-/* The copy runs while its stream is being destroyed already. */
+/* The copy still runs while its stream is being destroyed. */
 static void destroy_waits_for_the_failure(void **)
 {
 	bench b;
@@ -130,18 +130,18 @@ static void destroy_waits_for_the_failure(void **)
 	b.fix();
 }
 
-/* Of the failures of each round each stream tells its own, whoever synchronises the device meanwhile. */
-static void none_is_stolen(void **)
+/* Each stream reports its own failure in each round, while other threads synchronise the device. */
+static void each_stream_reports_its_own_failure(void **)
 {
-	constexpr int rounds = 200, owners = 3, thieves = 2;
+	constexpr int rounds = 200, owners = 3, syncers = 2;
 	bench b;
 	std::atomic<int> wrong{0};
 	std::atomic<bool> stop{false};
-	std::vector<std::thread> own, steal;
+	std::vector<std::thread> owner_threads, sync_threads;
 
 	b.break_it();
 	for (int i = 0; i < owners; i++)
-		own.emplace_back([&] {
+		owner_threads.emplace_back([&] {
 			stream s(b.dev);
 
 			for (int r = 0; r < rounds; r++) {
@@ -151,15 +151,15 @@ static void none_is_stolen(void **)
 				wrong += usdma_stream_sync(s, long_ms) != -EIO;
 			}
 		});
-	for (int i = 0; i < thieves; i++)
-		steal.emplace_back([&] {
+	for (int i = 0; i < syncers; i++)
+		sync_threads.emplace_back([&] {
 			while (!stop)
 				wrong += usdma_device_sync(b.dev, long_ms) != 0;
 		});
-	for (auto &t : own)
+	for (auto &t : owner_threads)
 		t.join();
 	stop = true;
-	for (auto &t : steal)
+	for (auto &t : sync_threads)
 		t.join();
 	b.fix();
 	assert_int_equal(wrong, 0);
@@ -197,7 +197,7 @@ struct acl_bench {
 	}
 };
 
-static void acl_device_sync_tells_and_takes_none(void **)
+static void acl_device_sync_reports_and_clears_none(void **)
 {
 	acl_bench b;
 	aclrtStream s, t;
@@ -205,7 +205,7 @@ static void acl_device_sync_tells_and_takes_none(void **)
 	GOOD(aclrtCreateStream(&s));
 	GOOD(aclrtCreateStream(&t));
 	b.fail_on({s, t});
-	/* Both failures are told here, one a call; then there is nothing new. */
+	/* Each call reports one of the two failures; then there is no new one. */
 	assert_int_equal(aclrtSynchronizeDevice(), task_error);
 	assert_int_equal(aclrtSynchronizeDeviceWithTimeout(long_ms), task_error);
 	GOOD(aclrtSynchronizeDevice());
@@ -221,8 +221,8 @@ static void acl_device_sync_tells_and_takes_none(void **)
 	GOOD(aclrtDestroyStream(t));
 }
 
-/* Each who waits for an event hears of its stream's failure; the stream keeps it. */
-static void acl_event_sync_takes_none(void **)
+/* Each wait for an event reports the failure of its stream, and does not clear it. */
+static void acl_event_sync_clears_no_failure(void **)
 {
 	acl_bench b;
 	aclrtStream s;
@@ -243,7 +243,7 @@ static void acl_event_sync_takes_none(void **)
 	GOOD(aclrtDestroyStream(s));
 }
 
-/* The device maps nothing more: memory cannot be pinned, and stays the caller's. */
+/* The device refuses a mapping: the registration fails, and the memory can be registered later. */
 static void acl_registration_is_refused(void **)
 {
 	acl_bench b;
@@ -260,7 +260,7 @@ static void acl_registration_is_refused(void **)
 	free(mem);
 }
 
-static void acl_destroy_returns_what_nobody_took(void **)
+static void acl_destroy_returns_an_unreported_failure(void **)
 {
 	acl_bench b;
 	aclrtStream s;
@@ -281,15 +281,15 @@ static void acl_destroy_returns_what_nobody_took(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(device_sync_takes_none),
-		cmocka_unit_test(copy_sync_takes_none),
-		cmocka_unit_test(destroy_returns_what_nobody_took),
+		cmocka_unit_test(device_sync_clears_no_failure),
+		cmocka_unit_test(copy_sync_clears_no_failure),
+		cmocka_unit_test(destroy_returns_an_unreported_failure),
 		cmocka_unit_test(destroy_waits_for_the_failure),
-		cmocka_unit_test(none_is_stolen),
-		cmocka_unit_test(acl_device_sync_tells_and_takes_none),
-		cmocka_unit_test(acl_event_sync_takes_none),
+		cmocka_unit_test(each_stream_reports_its_own_failure),
+		cmocka_unit_test(acl_device_sync_reports_and_clears_none),
+		cmocka_unit_test(acl_event_sync_clears_no_failure),
 		cmocka_unit_test(acl_registration_is_refused),
-		cmocka_unit_test(acl_destroy_returns_what_nobody_took),
+		cmocka_unit_test(acl_destroy_returns_an_unreported_failure),
 	};
 
 	return cmocka_run_group_tests_name("errors", tests, nullptr, nullptr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every function of a header, called: in a child of fork, and by a thread that is
- * being cancelled.  calls.py makes the calls, for a world that holds what they need.
+ * Calls every function of a header in a child of fork, and in a thread that is being
+ * cancelled.  calls.py generates the calls; `world` has the objects that they use.
  */
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace usdma::test {
 
-/* Places for what calls give back; a struct that says its size does. */
+/* Memory for results of calls; a member struct_size is set. */
 class memory_for_results {
 public:
 	template <class T> T *out()
@@ -44,7 +44,7 @@ private:
 	alignas(64) unsigned char buf_[8][4096];
 };
 
-/* Memory as whatever pointer is wanted. */
+/* A pointer that converts to any pointer type. */
 struct any_pointer {
 	void *p = nullptr;
 	template <class T> operator T *() const { return static_cast<T *>(p); }
@@ -77,14 +77,14 @@ inline std::set<std::string> words(const char *text)
 	return {std::istream_iterator<std::string>(in), {}};
 }
 
-/* What one call came to. */
+/* Result of one call. */
 struct outcome {
 	int returned;
 	long value;
 	int status; /* of the child, as by waitpid(2) */
 };
 
-/* In a child of its own, which has ten seconds. */
+/* Makes the call in a child process, which is killed after ten seconds. */
 template <class W> outcome in_child(W &w, const named_call<W> &c)
 {
 	auto *shared = static_cast<outcome *>(
@@ -93,7 +93,7 @@ template <class W> outcome in_child(W &w, const named_call<W> &c)
 	const pid_t child = fork();
 
 	if (!child) {
-		/* cmocka's would go on with the next test. */
+		/* cmocka's handlers would continue with the next test. */
 		for (const int sig : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})
 			signal(sig, SIG_DFL);
 		alarm(unsigned(patience_ms(10000) / 1000));
@@ -108,7 +108,7 @@ template <class W> outcome in_child(W &w, const named_call<W> &c)
 	return o;
 }
 
-/* Two threads, anywhere in the library when their process forks. */
+/* Two threads that make calls while the process forks. */
 class busy_threads {
 public:
 	template <class F> explicit busy_threads(F turn)
@@ -131,7 +131,7 @@ private:
 	std::vector<std::thread> all_;
 };
 
-/* Each call in a child, alone and beside busy threads: refused with `refusal`, but for those that need no device. */
+/* Makes each call in a child, without and with busy threads: it must return `refusal` if it needs a device. */
 template <class W, class F>
 void refuse_in_children(W &w, const std::vector<named_call<W>> &calls, const std::set<std::string> &need_no_device,
 			long refusal, F turn)
@@ -157,7 +157,7 @@ void refuse_in_children(W &w, const std::vector<named_call<W>> &calls, const std
 	assert_int_equal(wrong, 0);
 }
 
-/* By a thread that has been cancelled already: the first cancellation point that takes notice ends it. */
+/* A call by a thread with a pending cancellation: the first cancellation point would end the thread. */
 template <class W> struct cancelled_call {
 	W *w;
 	const named_call<W> *call;
@@ -180,7 +180,7 @@ template <class W> struct cancelled_call {
 		pthread_cleanup_pop(0);
 		return nullptr;
 	}
-	/* The call returned, and the thread was cancelled after it. */
+	/* Returns true if the call returned and the thread was cancelled after it. */
 	bool run()
 	{
 		pthread_t t;
@@ -194,7 +194,7 @@ template <class W> struct cancelled_call {
 
 } // namespace usdma::test
 
-/* A line of what calls.py makes. */
+/* A line of the output of calls.py. */
 #define CALL(name, expression)                                                                                         \
 	{#name, [](world &w) {                                                                                         \
 		 (void)w;                                                                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every call of <usdma/usdma.h> and <usdma/uring.h> in a child of fork, while other threads of the parent are in
- * calls of their own; and by threads that are being cancelled.
+ * Makes every call of <usdma/usdma.h> and <usdma/uring.h> in a child of fork, while other threads of the parent make
+ * calls, and in threads that are being cancelled.
  */
 #include "tests/integration/every_call.h"
 #include "tests/integration/native.h"
@@ -26,7 +26,7 @@ static void nothing(void *) {}
 
 namespace {
 
-/* What the calls are made with. */
+/* The objects that the calls use. */
 struct world : memory_for_results {
 	usdma_device *dev = nullptr;
 	usdma_stream *stream = nullptr;
@@ -65,7 +65,7 @@ struct world : memory_for_results {
 		WORKS(usdma_file_import(dev, file_fd, 0, &file));
 		file_item = {file, mem, 0, 64, nullptr, nullptr, USDMA_FILE_READ, 0};
 	}
-	/* Some call may have ended any of these. */
+	/* A call may have destroyed any of these: errors are ignored. */
 	~world()
 	{
 		usdma_stream_sync(stream, long_ms);
@@ -93,14 +93,14 @@ static const std::vector<named_call<world>> calls = {
 #include "native_calls.inc"
 };
 
-/* Those that reach no device, and so work in a child as well. */
+/* Calls that access no device, so that they work in a child as well. */
 static const std::set<std::string> need_no_device = {
 	"usdma_version",      "usdma_error_text",  "usdma_log_set_callback", "usdma_log_set_level",
 	"usdma_device_count", "usdma_setting_get", "usdma_setting_set",      "usdma_setting_describe",
 };
 
-/* A child has the kernel's file of the device until it has ended. */
-static void come_and_go()
+/* Opens and closes a device. A child holds the kernel's file of the device open until it exits: then -EBUSY. */
+static void open_and_close()
 {
 	usdma_device *d;
 	const int ret = usdma_open_index(1, &d);
@@ -111,12 +111,12 @@ static void come_and_go()
 	WORKS(usdma_close(d));
 }
 
-static void take_turn(const world &w, usdma_device *dev, bool of_world)
+static void make_calls(const world &w, usdma_device *dev, bool of_world)
 {
 	stream own(dev);
 	void *p;
 
-	come_and_go();
+	open_and_close();
 	WORKS(usdma_copy(of_world ? w.stream : static_cast<usdma_stream *>(own), w.mem, w.host, 64));
 	WORKS(usdma_stream_sync(own, long_ms));
 	WORKS(usdma_host_alloc(dev, 64, &p));
@@ -128,10 +128,10 @@ static void in_children(void **)
 	device dev;
 	world w;
 
-	refuse_in_children(w, calls, need_no_device, -EPERM, [&](int i) { take_turn(w, dev, i); });
+	refuse_in_children(w, calls, need_no_device, -EPERM, [&](int i) { make_calls(w, dev, i); });
 	/* One of the busy threads leaves copies of w.host in this stream. */
 	WORKS(usdma_stream_sync(w.stream, long_ms));
-	/* The parent goes on unharmed. */
+	/* The parent can still use the device. */
 	memset(w.host, 0x5a, size);
 	WORKS(usdma_copy(w.stream, w.mem, w.host, size));
 	WORKS(usdma_copy(w.stream, w.plain, w.mem, size));
@@ -141,8 +141,8 @@ static void in_children(void **)
 	assert_int_equal(usdma_close(w.dev), 0);
 }
 
-/* A child from before the first device is a process as any other. */
-static void a_child_of_before(void **)
+/* A child that was forked before the first device was opened can use devices. */
+static void child_forked_before_the_first_device(void **)
 {
 	const pid_t child = fork();
 	int status;
@@ -160,7 +160,7 @@ static void a_child_of_before(void **)
 
 /* ---- cancellation ----------------------------------------------------------------------------------- */
 
-/* The settings are read by the first call of all. */
+/* The first call of the process reads the settings. */
 static const std::vector<named_call<const char>> first_calls = {
 	{"usdma_device_count", [](const char &) { return long(usdma_device_count()); }},
 	{"usdma_open_index",
@@ -180,7 +180,7 @@ static const std::vector<named_call<const char>> first_calls = {
 	 }},
 };
 
-static void the_first_call_of_all(void **)
+static void cancelled_in_the_first_call(void **)
 {
 	char path[] = "/tmp/usdma-calls-XXXXXX";
 	const int fd = mkstemp(path);
@@ -201,7 +201,7 @@ static void the_first_call_of_all(void **)
 			signal(SIGABRT, SIG_DFL);
 			setenv("USDMA_CONFIG", path, 1);
 			const bool good = one.run() && one.value >= 0;
-			device dev; /* for others all is as it should be */
+			device dev; /* the library still works for other threads */
 			stream s(dev);
 			_exit(!good);
 		}
@@ -228,7 +228,7 @@ static void with_a_cancel_pending(void **)
 				    one.returned ? "went on" : "ended in the call");
 			wrong++;
 		}
-		/* Others find the library as it should be. */
+		/* The library still works for other threads. */
 		WORKS(usdma_copy(s, w.mem_to_free, w.host_to_free, 64) == -EFAULT ? 0 : usdma_stream_sync(s, long_ms));
 		if (c.name != "usdma_close")
 			WORKS(usdma_close(w.dev));
@@ -244,7 +244,7 @@ struct blocking_call {
 	long (*call)(usdma_device *dev, usdma_stream *s, usdma_event *e, const block &host, const block &mem);
 };
 
-/* One thread in it, which is cancelled there. */
+/* A thread that is cancelled in a blocking call. */
 struct blocked {
 	const blocking_call *what;
 	usdma_device *dev;
@@ -279,7 +279,7 @@ static const blocking_call blocking[] = {
 	{"usdma_stream_destroy", [](auto, auto s, auto, auto &, auto &) { return long(usdma_stream_destroy(s)); }},
 };
 
-/* The stream is gated on the CPU, by its ring, or its ring waits for another: the sleeps differ. */
+/* The stream is gated by the CPU, by its ring, or by an event in another ring: the kinds of wait differ. */
 static void cancel_once(const blocking_call &what, usdma_device *dev, bool in_ring, uint32_t wait_mode,
 			std::mt19937_64 &gen)
 {
@@ -310,7 +310,7 @@ static void cancel_once(const blocking_call &what, usdma_device *dev, bool in_ri
 		std::this_thread::yield();
 	assert_int_equal(pthread_cancel(t), 0);
 	assert_false(b.returned);
-	/* Others wait at the same place, and open the gate. */
+	/* Other threads can wait for the same event, and open the gate. */
 	assert_int_equal(usdma_event_sync(e, 1), -ETIMEDOUT);
 	WORKS(usdma_write_value(opener, word.data(), 1));
 	assert_int_equal(pthread_join(t, &end), 0);
@@ -341,8 +341,8 @@ static void cancelled_while_they_wait(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(a_child_of_before),
-		cmocka_unit_test(the_first_call_of_all),
+		cmocka_unit_test(child_forked_before_the_first_device),
+		cmocka_unit_test(cancelled_in_the_first_call),
 		cmocka_unit_test(in_children),
 		cmocka_unit_test(with_a_cancel_pending),
 		cmocka_unit_test(cancelled_while_they_wait),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes wrong on a device of the runner's, whichever backend it has; the device has "faults=" among its options. */
+/* Injects faults into the runner's devices, for either backend; the device options must have "faults=". */
 #pragma once
 
 #include "tests/integration/native.h"
@@ -20,11 +20,11 @@ inline std::string device_string(unsigned n)
 	return one;
 }
 
-/* As `usdmactl sim PATH LINE`; the device is a process. */
-inline void tell_device(unsigned n, const std::string &line)
+/* The same as `usdmactl sim PATH LINE`; the device is a process. */
+inline void send_command(unsigned n, const std::string &line)
 {
 	const std::string scheme = "vfio-user:", spec = device_string(n);
-	const std::string answer = tell_sim(spec.substr(scheme.size()) + ".control", line);
+	const std::string answer = send_control_line(spec.substr(scheme.size()) + ".control", line);
 
 	const bool done = answer.starts_with("{\"ok\": true");
 
@@ -33,13 +33,13 @@ inline void tell_device(unsigned n, const std::string &line)
 	assert_true(done);
 }
 
-/* From now on, on the open device; "": nothing any more. */
+/* Replaces the fault rules of the open device; "": no faults. */
 inline void set_faults(usdma_device *dev, unsigned n, const char *rules)
 {
 	if (device_string(n).starts_with("sim"))
 		WORKS(usdma_device_inject(dev, rules));
 	else
-		tell_device(n, *rules ? std::string("faults ") + rules : "clear");
+		send_command(n, *rules ? std::string("faults ") + rules : "clear");
 }
 
 } // namespace usdma::test

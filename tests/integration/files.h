@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What tests of <usdma/file.h> share: temporary files, imported files, and what is in memory. */
+/* Shared by tests of <usdma/file.h>: temporary files, imported files, and contents of memory. */
 #pragma once
 
 #include "tests/integration/native.h"
@@ -18,7 +18,7 @@ using bytes = std::vector<unsigned char>;
 inline constexpr size_t KiB = 1024, MiB = 1024 * KiB;
 inline constexpr unsigned char untouched = 0xa5;
 
-/* A file that has no name any more. */
+/* An unlinked file. */
 class temporary {
 public:
 	explicit temporary(const char *dir = "/tmp", int flags = O_RDWR)
@@ -101,7 +101,7 @@ inline void wipe(usdma_device *dev, const block &b)
 	put(dev, b, bytes(b.size(), untouched));
 }
 
-/* got begins with these bytes of the file, and the rest is untouched. */
+/* got starts with n bytes of the file from offset on, and the rest is untouched. */
 inline void assert_prefix(const bytes &got, const bytes &want, size_t offset, size_t n)
 {
 	assert_true(n <= got.size() && (!n || offset + n <= want.size()));
@@ -131,7 +131,7 @@ inline unsigned any_flags(usdma_device *dev, int fd, std::mt19937_64 &gen)
 	return unsigned(gen() % (has_direct(dev, fd) ? 3 : 2));
 }
 
-/* In a new process; work() returns its status: 0. */
+/* Runs work() in a new process; it returns the exit status, which must be 0. */
 template <class Work> void in_a_child(Work work)
 {
 	int status = -1;

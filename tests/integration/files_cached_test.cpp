@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* <usdma/file.h>: reads of what the page cache holds, and of what it does not. */
+/* <usdma/file.h>: reads of data in the page cache, and of data that is not there. */
 #include "tests/integration/files.h"
 #include "tests/support/held_memory.h"
 #include "tests/support/refuse_call.h"
@@ -13,7 +13,7 @@
 
 using namespace usdma::test;
 
-/* What is in the page cache needs no thread, into memory that the CPU can access. */
+/* Cached data is read without a thread, if the CPU can access the memory. */
 static void read_from_page_cache(const char *dir, size_t size, std::mt19937_64 &gen)
 {
 	device dev;
@@ -70,7 +70,7 @@ static void read_any(usdma_device *dev, usdma_stream *s, usdma_file *f, const by
 	assert_prefix(get(dev, dst), want, offset, due);
 }
 
-/* Linux 5.9 and 5.10: RWF_NOWAIT returns 0 for what is not in the page cache. */
+/* On Linux 5.9 and 5.10 RWF_NOWAIT returns 0 for data that is not in the page cache. */
 static void a_false_end_of_the_file(void **)
 {
 	if (!can_refuse_calls())
@@ -91,7 +91,7 @@ static void a_false_end_of_the_file(void **)
 	});
 }
 
-/* Linux 6.5. */
+/* Since Linux 6.5. */
 static bool has_cachestat(int fd)
 {
 	const std::uint64_t range[2] = {0, 4 * KiB};
@@ -100,7 +100,7 @@ static bool has_cachestat(int fd)
 	return syscall(451, fd, range, pages, 0) == 0;
 }
 
-/* A short read is also read ahead; mincore(2): what was read is in the page cache. */
+/* A short read is also read ahead; mincore(2) shows that the data is in the page cache. */
 static void a_short_read_is_read_ahead(void **)
 {
 	auto gen = rng(25);
@@ -130,7 +130,7 @@ static void a_short_read_is_read_ahead(void **)
 	munmap(map, want.size());
 }
 
-/* Nor does a query of the page cache read ahead into it; mincore(2). */
+/* A long direct read, and the query before it, do not fill the page cache, as mincore(2) shows. */
 static void a_long_read_is_direct(void **)
 {
 	auto gen = rng(26);
@@ -163,7 +163,7 @@ static void a_long_read_is_direct(void **)
 	munmap(map, want.size());
 }
 
-/* Long reads are shared with a thread; each meets ranges that are not in memory, and the end of the file. */
+/* Long reads are shared with a thread; both find ranges that are not in memory, and the end of the file. */
 static void long_reads_are_shared(const char *dir, std::mt19937_64 &gen)
 {
 	device dev;
@@ -192,7 +192,7 @@ static void long_reads(void **)
 /* Two threads read up to 16 MiB at once, but check the deadline more often. */
 static void a_long_read_stops_in_time(void **)
 {
-	/* Another thread reads then, which may begin too late. */
+	/* With USDMA_CHECK another thread reads, and may begin too late. */
 	if (getenv("USDMA_CHECK"))
 		skip();
 	constexpr unsigned limit_ms = 20;

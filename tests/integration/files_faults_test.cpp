@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* <usdma/file.h>: operations that are aborted, lose their device or their memory, or fail; and what is left then. */
+/* <usdma/file.h>: operations that are aborted, lose their device or their memory, or fail, and the data after it. */
 #include "tests/integration/faults.h"
 #include "tests/integration/files.h"
 #include "tests/support/held_memory.h"
@@ -12,7 +12,7 @@
 
 using namespace usdma::test;
 
-/* ---- the end before the end ------------------------------------------------------------------------------- */
+/* ---- operations that stop early ---------------------------------------------------------------------------- */
 
 static void aborted(void **)
 {
@@ -86,7 +86,7 @@ static void the_device_is_lost(void **)
 		set_faults(dev, 0, "vanish@2");
 		for (unsigned i = 0; i < 3; i++) {
 			usdma_file_read(s, mem, f, 0, want.size(), &moved);
-			usdma_fill(s, mem, 0, 8, 4096); /* descriptors that count */
+			usdma_fill(s, mem, 0, 8, 4096); /* requests that count for vanish@2 */
 		}
 		if (k == kind::pageable)
 			usdma_file_read(s, plain.data(), f, 0, want.size(), &moved);
@@ -98,7 +98,7 @@ static void the_device_is_lost(void **)
 		usdma_stream_destroy(s); /* -ENODEV, unless the wait has reported it */
 		assert_true(plain == left);
 		WORKS(usdma_close(dev));
-		/* The file stays; it is read again when its device is back. */
+		/* The file handle stays valid, and works again when its device is back. */
 		until("the device is back", [&] { return usdma_open_index(0, &dev) == 0; });
 		set_faults(dev, 0, "");
 		WORKS(usdma_file_read_sync(plain.data(), f, 0, plain.size(), &moved, long_ms));
@@ -108,7 +108,7 @@ static void the_device_is_lost(void **)
 	}
 }
 
-/* A stream of a device that is closed: what waits there is dropped. */
+/* Closing a device drops the waiting operations of its streams. */
 static void the_device_is_closed(void **)
 {
 	const temporary t;
@@ -134,7 +134,7 @@ static void the_device_is_closed(void **)
 
 /* ---- the file thread is late ---------------------------------------------------------------------------------- */
 
-/* The stream's work is over, but for a file thread that is held in memory of the program: it does not end before. */
+/* A file thread is blocked in memory of the program: the stream's work does not end before it is released. */
 static void assert_waits(usdma_stream *s, const held_memory &mem, int err)
 {
 	usdma_error_info info = {};
@@ -169,7 +169,7 @@ static void aborted_while_it_copies(void **)
 	other.join();
 }
 
-/* One thread copies for all: a call that has not begun keeps its limit. */
+/* One thread copies for all calls: a call that has not begun times out. */
 static void others_time_out_while_it_copies(void **)
 {
 	auto gen = rng(15);
@@ -190,7 +190,7 @@ static void others_time_out_while_it_copies(void **)
 	dst.release();
 	WORKS(usdma_stream_sync(s, long_ms));
 	assert_true(moved == want.size() && memcmp(dst.data(), want.data(), moved) == 0);
-	/* Behind the call that was too late. */
+	/* After the call that timed out. */
 	WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
 	WORKS(usdma_stream_sync(s, long_ms));
 	assert_int_equal(landed, 0);
@@ -222,7 +222,7 @@ static void the_device_is_lost_while_it_copies(void **)
 	assert_int_equal(usdma_stream_sync(other, long_ms), -ENODEV);
 	assert_waits(s, dst, -ENODEV);
 	dst.release();
-	WORKS(usdma_stream_sync(s, long_ms)); /* its error was taken */
+	WORKS(usdma_stream_sync(s, long_ms)); /* its error was reported before */
 	assert_true(moved <= want.size() && memcmp(dst.data(), want.data(), moved) == 0);
 	usdma_stream_destroy(s);
 	usdma_stream_destroy(other);
@@ -265,10 +265,10 @@ static void a_stream_stops_while_moved_is_written(void **)
 
 /* ---- failures ---------------------------------------------------------------------------------------------- */
 
-static int faulty = -1; /* made before there are threads */
+static int faulty = -1; /* created before there are threads */
 static const char *why_not;
 
-static void need_faulty()
+static void require_faulty_file()
 {
 	if (faulty < 0) {
 		print_message("# %s\n", why_not);
@@ -287,7 +287,7 @@ static bytes faulty_bytes()
 
 static void a_read_fails(void **)
 {
-	need_faulty();
+	require_faulty_file();
 	device dev;
 	const file f(dev, faulty);
 
@@ -304,7 +304,7 @@ static void a_read_fails(void **)
 				       ("reading a file failed at offset " + std::to_string(100000 + moved)).c_str()));
 		assert_true(moved > 0 && moved <= faulty_at - 100000);
 		assert_prefix(get(dev, dst), faulty_bytes(), 100000, moved);
-		/* The stream goes on. */
+		/* The stream still works. */
 		WORKS(usdma_file_read(s, dst.data(), f, 0, 4096, &moved));
 		WORKS(usdma_stream_sync(s, long_ms));
 		assert_int_equal(usdma_file_read_sync(dst.data(), f, faulty_at, 4096, &moved, long_ms), -EIO);
@@ -320,7 +320,7 @@ static void a_read_fails(void **)
 
 static void a_write_fails(void **)
 {
-	need_faulty();
+	require_faulty_file();
 	device dev;
 	stream s(dev);
 	const file f(dev, faulty);
@@ -335,16 +335,16 @@ static void a_write_fails(void **)
 	WORKS(usdma_file_sync(s, f));
 	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 	assert_non_null(strstr(usdma_error_text(), "syncing a file failed"));
-	/* As a disk that fills up: a copy that fails stops at what had landed. */
+	/* As when a disk fills up: a copy that fails stops after the written prefix. */
 	WORKS(usdma_file_write(s, f, 0, src.data(), 4096, &moved));
 	WORKS(usdma_stream_sync(s, long_ms));
 	assert_int_equal(moved, 4096);
 }
 
-/* A disk that does not answer: each wait returns, and other files go on. */
+/* A disk that does not answer: each wait returns, and other files still work. */
 static void a_disk_is_silent(void **)
 {
-	need_faulty();
+	require_faulty_file();
 	auto gen = rng(11);
 	device dev;
 	stream aborted(dev), hangs(dev), goes(dev);
@@ -370,7 +370,7 @@ static void a_disk_is_silent(void **)
 
 /* ---- batches ------------------------------------------------------------------------------------------------- */
 
-/* Reads (or writes) of len bytes each, one behind the other in memory and file. */
+/* Reads (or writes) of len bytes each, adjacent in memory and file. */
 struct batch {
 	std::vector<usdma_file_item> items;
 	std::vector<size_t> moved;
@@ -383,7 +383,7 @@ struct batch {
 		for (size_t i = 0; i < n; i++)
 			items[i] = {f, mem + i * each, i * each, each, &moved[i], &error[i], USDMA_FILE_READ, 0};
 	}
-	/* Each has succeeded, or has this error and the prefix that it says. */
+	/* Each item has succeeded, or has this error and moved the reported prefix. */
 	void assert_ended(const bytes &got, const bytes &want, int err) const
 	{
 		size_t n = 0;
@@ -459,7 +459,7 @@ static void a_batch_loses_its_device(void **)
 	WORKS(usdma_close(dev));
 }
 
-/* A batch that reads a file into device memory, and a file that fails. */
+/* A batch that reads a file into device memory; one file fails. */
 struct faulty_batch {
 	std::mt19937_64 gen;
 	const device dev;
@@ -480,7 +480,7 @@ struct faulty_batch {
 
 static void a_batch_fails_in_part(void **)
 {
-	need_faulty();
+	require_faulty_file();
 	faulty_batch w(20);
 	batch &b = w.b;
 
@@ -497,12 +497,12 @@ static void a_batch_fails_in_part(void **)
 	assert_int_equal(std::count(b.error.begin(), b.error.end(), 0), 29);
 	b.error[9] = b.error[5] = b.error[20] = -EIO;
 	b.assert_ended(get(w.dev, w.dst), w.want, -EIO);
-	/* The stream goes on. */
+	/* The stream still works. */
 	WORKS(usdma_file_read(w.s, w.dst.data(), w.f, 0, 4096, &b.done));
 	WORKS(usdma_stream_sync(w.s, long_ms));
 }
 
-/* The read has all the staging memory that the batch may hold; the write before it gets some once it is copied. */
+/* The read uses all staging memory of the batch; the write before it must still get some. */
 static void a_batch_does_not_starve_itself(void **)
 {
 	auto gen = rng(22);
@@ -525,7 +525,7 @@ static void a_batch_does_not_starve_itself(void **)
 	b.items[0] = {writes, src.data(), 0, data.size(), nullptr, nullptr, USDMA_FILE_WRITE, 0};
 	g.close(s);
 	WORKS(usdma_file_batch(s, b.items.data(), b.items.size(), &b.done));
-	/* The thread takes them in order: it has begun to read ahead. */
+	/* The thread takes items in order, and has begun to read ahead. */
 	WORKS(usdma_file_write_sync(behind, 0, data.data(), data.size(), nullptr, long_ms));
 	g.open();
 	WORKS(usdma_stream_sync(s, long_ms));
@@ -533,10 +533,10 @@ static void a_batch_does_not_starve_itself(void **)
 	assert_true(get(dev, dst) == want && to.get() == data);
 }
 
-/* An item without an answer: the others end, and it has its own error. */
+/* An item without an answer fails; the other items complete. */
 static void a_batch_waits_for_a_silent_disk(void **)
 {
-	need_faulty();
+	require_faulty_file();
 	faulty_batch w(21);
 	batch &b = w.b;
 
@@ -548,7 +548,7 @@ static void a_batch_waits_for_a_silent_disk(void **)
 	b.assert_ended(get(w.dev, w.dst), w.want, -ETIMEDOUT);
 }
 
-/* Short writes that follow each other, which share a request to the disk. */
+/* Adjacent short writes, which share a request to the disk. */
 static batch short_writes(usdma_file *f, unsigned char *mem, size_t offset)
 {
 	batch b(f, mem, 40, 16 * KiB);
@@ -562,7 +562,7 @@ static batch short_writes(usdma_file *f, unsigned char *mem, size_t offset)
 
 static void each_short_write_has_its_result(void **)
 {
-	need_faulty();
+	require_faulty_file();
 	device dev;
 	stream s(dev);
 	const file f(dev, faulty);

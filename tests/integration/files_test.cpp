@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* <usdma/file.h>: every byte, in the order of the stream; arguments. */
+/* <usdma/file.h>: data, order in the stream, and arguments. */
 #include "tests/integration/files.h"
 #include "tests/support/refuse_call.h"
 
@@ -69,7 +69,7 @@ static void any_range(const char *dir, std::mt19937_64 &gen)
 		if (gen() % 4 == 0) {
 			WORKS(usdma_file_sync(s, f));
 			WORKS(usdma_stream_sync(s, long_ms));
-			/* A part is on disk only. */
+			/* A part of the file is on disk only. */
 			posix_fadvise(t.fd(), off_t(any_size(want.size(), gen)), off_t(any_size(want.size(), gen)),
 				      POSIX_FADV_DONTNEED);
 		}
@@ -87,7 +87,7 @@ static void every_byte(void **)
 	}
 }
 
-/* As in a container with the usual filter. */
+/* As with the default seccomp filter of a container. */
 static void io_uring_is_forbidden(void **)
 {
 	if (!can_refuse_calls())
@@ -102,7 +102,7 @@ static void io_uring_is_forbidden(void **)
 	});
 }
 
-/* Calls like write(2) of this process; 0: the kernel does not count them. */
+/* Number of write system calls of this process; 0: the kernel does not count them. */
 static size_t write_calls()
 {
 	std::ifstream io("/proc/self/io");
@@ -113,7 +113,7 @@ static size_t write_calls()
 	return n;
 }
 
-/* The kernel runs those of a file one by one. Threads make them, so that they are counted. */
+/* Adjacent short writes are merged. Without io_uring, because only system calls are counted. */
 static void short_writes_share_a_request(void **)
 {
 	if (!can_refuse_calls())
@@ -226,7 +226,7 @@ static void a_write_waits_for_earlier_work(void **)
 	WORKS(usdma_file_write(s, f, 3, src.data(), data.size(), &written));
 	WORKS(usdma_file_sync(s, f));
 	WORKS(usdma_fill(s, src.data(), 0, 1, src.size()));
-	/* By another import of it. */
+	/* By another import of the file. */
 	WORKS(usdma_file_read(s, back.data(), same, 3, data.size(), &moved));
 	assert_int_equal(usdma_stream_sync(s, 20), -ETIMEDOUT);
 	assert_int_equal(t.get().size(), 0);
@@ -237,7 +237,7 @@ static void a_write_waits_for_earlier_work(void **)
 	assert_int_equal(t.get().size(), data.size() + 3);
 }
 
-/* More reads that wait than there is staging memory; a stream that does not wait goes on. */
+/* More waiting reads than there is staging memory; other streams still work. */
 static void others_go_on(void **)
 {
 	auto gen = rng(6);
@@ -264,7 +264,7 @@ static void others_go_on(void **)
 		assert_true(get(dev, b) == want);
 }
 
-/* Of O_TMPFILE: it is opened once more, for direct access, as others are. */
+/* A file of O_TMPFILE can be opened again for direct access. */
 static void a_file_had_no_name(void **)
 {
 	auto gen = rng(14);
@@ -302,7 +302,7 @@ struct results {
 	}
 };
 
-/* The range [0, size) in pieces of any length, in any order; some are empty. */
+/* Splits the range [0, size) into items of random length and order; some are empty. */
 static std::vector<usdma_file_item> any_items(usdma_file *f, unsigned char *mem, size_t size, std::mt19937_64 &gen)
 {
 	std::vector<usdma_file_item> items;
@@ -321,7 +321,7 @@ static void set_results(std::vector<usdma_file_item> *items, results *r)
 		(*items)[i].moved = &r->moved[i], (*items)[i].error = &r->error[i];
 }
 
-/* What is behind the end of the file stays as it was. */
+/* Memory behind the end of the file is not changed. */
 static void assert_read(const std::vector<usdma_file_item> &items, const results &r, size_t size)
 {
 	for (size_t i = 0; i < items.size(); i++) {
@@ -347,7 +347,7 @@ static void batch_of_any(const char *dir, kind k, std::mt19937_64 &gen)
 	wipe(dev, mem);
 	set_results(&items, &r);
 	WORKS(usdma_file_batch(s, items.data(), items.size(), &done));
-	/* It was copied. */
+	/* The library has copied the items. */
 	for (usdma_file_item &i : items)
 		i = {t, i.mem, i.offset, i.len, nullptr, nullptr, USDMA_FILE_WRITE, 0};
 	WORKS(usdma_file_batch(s, items.data(), items.size(), nullptr));
@@ -367,7 +367,7 @@ static void batches(void **)
 			batch_of_any(i % 2 ? "/tmp" : "/dev/shm", k, gen);
 }
 
-/* Of many files, more than there are pieces: between the stream's earlier work and its later one. */
+/* A batch of more files than staging pieces runs between earlier and later work of the stream. */
 static void a_batch_keeps_its_order(void **)
 {
 	auto gen = rng(17);
@@ -402,7 +402,7 @@ static void a_batch_keeps_its_order(void **)
 	assert_true(get(dev, later) == want);
 }
 
-/* The last item is wrong: no other has begun. */
+/* The last item is invalid: no other item has begun. */
 static void refuse(usdma_stream *s, std::vector<usdma_file_item> items, const results &r, const usdma_file_item &wrong,
 		   int err)
 {
@@ -452,7 +452,7 @@ static void a_batch_with_a_wrong_item(void **)
 	WORKS(usdma_file_batch(s, nullptr, 0, &done));
 	assert_int_equal(done, 0);
 	assert_int_equal(usdma_file_batch(nullptr, items.data(), 1, &done), -EBADF);
-	/* What was refused holds up no read of the file. */
+	/* A refused batch does not block reads of the file. */
 	WORKS(usdma_file_read_sync(mem.data(), f, 0, 4096, &done, long_ms));
 	assert_true(get(dev, mem) == bytes(4096, 1));
 	WORKS(usdma_stream_abort(s));
@@ -479,7 +479,7 @@ static void the_descriptor_stays_the_callers(void **)
 	assert_true(moved == want.size() && get(dev, dst) == want);
 }
 
-/* Queried through another descriptor. */
+/* Checks the lock through another descriptor. */
 static bool is_locked(int fd)
 {
 	struct flock l = {};
@@ -529,7 +529,7 @@ static void a_file_is_truncated(void **)
 		wipe(dev, dst);
 		g.close(s);
 		WORKS(usdma_file_read(s, dst.data(), f, 0, want.size(), &moved));
-		/* More than what is read ahead. */
+		/* More than the read-ahead. */
 		assert_int_equal(ftruncate(t.fd(), MiB + 7), 0);
 		g.open();
 		WORKS(usdma_stream_sync(s, long_ms));

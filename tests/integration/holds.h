@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects are destroyed, each by two threads at once, while others make every kind of call on them: what the tests
- * of the native API and of ACL share.
+ * Objects are destroyed, each by two threads at once, while other threads use them: shared by the tests of the
+ * native API and of ACL.
  */
 #pragma once
 
@@ -26,11 +26,11 @@ template <class T> struct dead_handles {
 	T any(std::mt19937_64 &gen) const { return of[gen() % size]; }
 };
 
-/* What the calls of one round may return, and whether one returned anything else. */
+/* The valid return values of a round's calls, and the count of other values. */
 struct rules {
 	std::set<long> good;
 	const char *(*text)();
-	bool (*is_refusal)(long ret); /* of destroy: another thread has done it */
+	bool (*is_refusal)(long ret); /* destroy returned that another thread destroyed it */
 	std::atomic<int> wrong{0};
 	std::atomic<bool> stop{false};
 
@@ -42,9 +42,9 @@ struct rules {
 	void expect(const char *call, long ret)
 	{
 		if (!good.contains(ret))
-			bad(call, ret, "the header knows no such end");
+			bad(call, ret, "unexpected error code");
 	}
-	/* By two threads at once: one succeeds, the other is refused. */
+	/* Two threads call end() at once: one succeeds, the other is refused. */
 	template <class F> void twice(const char *call, long refused, F end)
 	{
 		std::atomic<int> done{0}, refusals{0};
@@ -60,9 +60,9 @@ struct rules {
 		for (auto &t : all)
 			t.join();
 		if (done != 1 || refusals != 1)
-			bad(call, done, "of two threads not exactly one did it");
+			bad(call, done, "not exactly one of two threads succeeded");
 	}
-	/* Destroys an object that others use; only the thread whose destroy succeeded stores a new one in its place. */
+	/* Destroys an object that others use; only the thread whose destroy succeeded stores a new one in the slot. */
 	template <class T, class D, class C>
 	void replace(const char *call, std::atomic<T> &at, dead_handles<T> *dead, D destroy, C create)
 	{
@@ -74,13 +74,13 @@ struct rules {
 			return;
 		dead->add(was);
 		if (const long err = create(&next))
-			return bad(call, err, "its device is open, and makes no other");
+			return bad(call, err, "cannot create an object on an open device");
 		if (at.exchange(next) != was)
 			bad(call, ret, "two threads destroyed one object");
 	}
 };
 
-/* One of the calls that a user makes, with the arguments that the user has chosen. */
+/* A call with the arguments that the user has chosen. */
 template <class U> struct user_call {
 	const char *name;
 	long (*run)(U &u);
@@ -105,7 +105,7 @@ template <class U, size_t n> void refuses_any(U &u, const user_call<U> (&calls)[
 
 static constexpr uint64_t n_users = 4;
 
-/* Users make calls while other threads destroy objects, and while end() ends the device. */
+/* Users make calls while other threads destroy objects, and while end() closes the device. */
 template <class U, class R, class E> void race(R &r, uint64_t number, uint64_t most_kills, E end)
 {
 	auto gen = rng(number);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * "Any thread may make any call on any handle at any time": streams and events
- * are destroyed, by two threads at once, and their places used again, and a device
- * is closed, by two threads at once, while others are in every kind of wait and
- * submission.  A call ends as the header says, a handle that is gone never means
- * the next object, and what was accepted is told of exactly once.  For sanitizers.
+ * "Any thread may make any call on any handle at any time": two threads at once destroy
+ * streams and events and close a device, and their slots are used again, while other
+ * threads wait and submit.  Each call returns an error code of the header, a handle of a
+ * destroyed object never refers to the next object, and each accepted call or signal
+ * comes exactly once.  Run under sanitizers.
  */
 #include "tests/integration/holds.h"
 #include "tests/integration/native.h"
@@ -16,7 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER TEST_STALE_HANDLES TEST_RINGS_OF_THREADS)
+TEST_TSAN_SUPPRESSIONS(TEST_UNORDERED_COPIES TEST_STALE_HANDLES TEST_RINGS_OF_THREADS)
 
 using namespace usdma::test;
 
@@ -27,14 +27,14 @@ static constexpr uint64_t mib = 1 << 20;
 namespace {
 
 struct round_state : rules {
-	usdma_device *dev[2];                        /* the second comes and goes */
-	std::atomic<usdma_stream *> stream[n_slots]; /* the odd ones are the second's */
+	usdma_device *dev[2];                        /* the second is closed during the test */
+	std::atomic<usdma_stream *> stream[n_slots]; /* odd slots belong to the second device */
 	std::atomic<usdma_event *> event[n_events];
 	dead_handles<usdma_stream *> dead_streams;
 	dead_handles<usdma_event *> dead_events;
 	std::atomic<usdma_device *> dead_device{nullptr};
 	char *host, *mem[2];
-	uint64_t *gate; /* grows, so that each wait for it ends */
+	uint64_t *gate; /* grows, so that no wait for it is endless */
 	std::atomic<uint64_t> opened{0};
 	std::atomic<uint64_t> called{0}, calls_accepted{0}, signals_accepted{0};
 	int signal_fd;
@@ -54,7 +54,7 @@ struct round_state : rules {
 			const int ret = usdma_event_destroy(e);
 
 			if (ret && ret != -EBADF)
-				bad("usdma_event_destroy", ret, "the header knows no such end");
+				bad("usdma_event_destroy", ret, "unexpected error code");
 			return ret;
 		};
 		replace("usdma_event_destroy", event[gen() % n_events], &dead_events, destroy,
@@ -67,12 +67,12 @@ void count_call(void *arg)
 	++static_cast<round_state *>(arg)->called;
 }
 
-/* One thread that makes calls; each with a stream and an event of just now, and the memory of that stream. */
+/* A thread that makes calls; each uses the stream and the event of a random slot, and the stream's memory. */
 struct user {
 	round_state &r;
 	std::mt19937_64 gen;
 	std::vector<char> plain;
-	const size_t own_area;
+	const size_t private_offset;
 	usdma_stream *s;
 	usdma_event *e;
 	char *mem, *host;
@@ -82,7 +82,7 @@ struct user {
 	usdma_completion *completion;
 
 	user(round_state &round, uint64_t number)
-		: r(round), gen(rng(number)), plain(area), own_area((n_slots + number % n_users) * area)
+		: r(round), gen(rng(number)), plain(area), private_offset((n_slots + number % n_users) * area)
 	{
 		has_ring = !io_uring_queue_init(4, &ring, 0);
 		WORKS(usdma_completion_create(&completion));
@@ -97,9 +97,9 @@ struct user {
 	user &operator=(const user &) = delete;
 	void step();
 	int ms() { return int(gen() % 3); }
-	/* Of a call with a limit. */
-	static long in_time(int ret) { return ret == -ETIMEDOUT ? 0 : ret; }
-	template <class F> long often(F call)
+	/* A timeout is no error. */
+	static long ignore_timeout(int ret) { return ret == -ETIMEDOUT ? 0 : ret; }
+	template <class F> long repeat(F call)
 	{
 		long ret = 0;
 
@@ -108,8 +108,8 @@ struct user {
 		return ret;
 	}
 	long poll_by_ring();
-	/* No stream and no other user writes there, so that copies by the CPU overlap with nothing. */
-	char *own_mem(size_t of_device) { return r.mem[of_device] + own_area; }
+	/* No stream and no other user writes this memory, so that copies by the CPU overlap with nothing. */
+	char *private_mem(size_t of_device) { return r.mem[of_device] + private_offset; }
 };
 
 long user::poll_by_ring()
@@ -164,7 +164,7 @@ long take_error(user &u)
 const user_call<user> submissions[] = {
 	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.mem, u.host, 64 + u.gen() % 8000); }},
 	{"copy, pageable",
-	 [](user &u) -> long { return usdma_copy(u.s, u.own_mem(u.gen() % 2), u.plain.data(), u.gen() % 9000); }},
+	 [](user &u) -> long { return usdma_copy(u.s, u.private_mem(u.gen() % 2), u.plain.data(), u.gen() % 9000); }},
 	{"copy_batch", batch},
 	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.mem, u.gen(), 8, 4096); }},
 	{"wait_value", [](user &u) -> long { return usdma_wait_value(u.s, u.r.gate, USDMA_GEQ, u.r.opened + 2); }},
@@ -176,27 +176,29 @@ const user_call<user> submissions[] = {
 
 const user_call<user> waits[] = {
 	{"stream_sync", [](user &u) -> long { return usdma_stream_sync(u.s, -1); }},
-	{"stream_sync, limited", [](user &u) { return u.in_time(usdma_stream_sync(u.s, u.ms())); }},
+	{"stream_sync, limited", [](user &u) { return u.ignore_timeout(usdma_stream_sync(u.s, u.ms())); }},
 	{"event_sync", [](user &u) -> long { return usdma_event_sync(u.e, -1); }},
-	{"event_sync, limited", [](user &u) { return u.in_time(usdma_event_sync(u.e, u.ms())); }},
+	{"event_sync, limited", [](user &u) { return u.ignore_timeout(usdma_event_sync(u.e, u.ms())); }},
 	{"device_sync", [](user &u) -> long { return usdma_device_sync(u.dev, -1); }},
-	{"device_sync, limited", [](user &u) { return u.in_time(usdma_device_sync(u.dev, u.ms())); }},
-	{"stream_query", [](user &u) { return u.often([&] { return usdma_stream_query(u.s); }); }},
-	{"event_query", [](user &u) { return u.often([&] { return usdma_event_query(u.e); }); }},
+	{"device_sync, limited", [](user &u) { return u.ignore_timeout(usdma_device_sync(u.dev, u.ms())); }},
+	{"stream_query", [](user &u) { return u.repeat([&] { return usdma_stream_query(u.s); }); }},
+	{"event_query", [](user &u) { return u.repeat([&] { return usdma_event_query(u.e); }); }},
 	{"completion", [](user &u) { return u.poll_by_ring(); }},
 	{"copy_sync",
-	 [](user &u) -> long { return usdma_copy_sync(u.r.dev[0], u.own_mem(0), u.plain.data(), area, -1); }},
+	 [](user &u) -> long { return usdma_copy_sync(u.r.dev[0], u.private_mem(0), u.plain.data(), area, -1); }},
 	{"copy_sync, limited",
-	 [](user &u) { return u.in_time(usdma_copy_sync(u.dev, u.own_mem(0), u.plain.data(), 64, u.ms())); }},
+	 [](user &u) {
+		 return u.ignore_timeout(usdma_copy_sync(u.dev, u.private_mem(0), u.plain.data(), 64, u.ms()));
+	 }},
 	{"stream_take_error", take_error},
 };
 
-/* With s and e that are gone. */
-const user_call<user> on_the_dead[] = {
+/* Calls with handles of destroyed objects. */
+const user_call<user> with_dead_handles[] = {
 	{"stream_sync", [](user &u) -> long { return usdma_stream_sync(u.s, 0); }},
 	{"stream_query", [](user &u) -> long { return usdma_stream_query(u.s); }},
-	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.own_mem(0), u.r.host, 64); }},
-	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.own_mem(0), 0, 8, 64); }},
+	{"copy", [](user &u) -> long { return usdma_copy(u.s, u.private_mem(0), u.r.host, 64); }},
+	{"fill", [](user &u) -> long { return usdma_fill(u.s, u.private_mem(0), 0, 8, 64); }},
 	{"stream_call", [](user &u) -> long { return usdma_stream_call(u.s, count_call, &u.r, 0); }},
 	{"stream_signal_fd", [](user &u) -> long { return usdma_stream_signal_fd(u.s, u.r.signal_fd); }},
 	{"stream_abort", [](user &u) -> long { return usdma_stream_abort(u.s); }},
@@ -207,7 +209,7 @@ const user_call<user> on_the_dead[] = {
 	{"event_destroy", [](user &u) -> long { return usdma_event_destroy(u.e); }},
 };
 
-const user_call<user> on_the_dead_device[] = {
+const user_call<user> with_dead_device[] = {
 	{"device_sync", [](user &u) -> long { return usdma_device_sync(u.r.dead_device, 0); }},
 };
 
@@ -231,23 +233,23 @@ void user::step()
 	s = r.dead_streams.any(gen);
 	e = r.dead_events.any(gen);
 	if (s && e)
-		refuses_any(*this, on_the_dead);
+		refuses_any(*this, with_dead_handles);
 	if (r.dead_device)
-		refuses_any(*this, on_the_dead_device);
+		refuses_any(*this, with_dead_device);
 }
 
 } // namespace
 
-static void set_up(round_state *r, usdma_device *stays)
+static void set_up(round_state *r, usdma_device *dev0)
 {
-	r->dev[0] = stays;
+	r->dev[0] = dev0;
 	WORKS(usdma_open_index(1, &r->dev[1]));
 	WORKS(usdma_host_alloc(nullptr, mib, reinterpret_cast<void **>(&r->host)));
 	for (int i = 0; i < 2; i++)
 		WORKS(usdma_device_alloc(r->dev[i], mib, reinterpret_cast<void **>(&r->mem[i])));
-	/* Where both devices reach it: one's memory may be beyond the other. */
+	/* Host memory, because a device may not be able to access the other's memory. */
 	WORKS(usdma_host_alloc(nullptr, 4096, reinterpret_cast<void **>(&r->gate)));
-	WORKS(usdma_fill_sync(stays, r->gate, 0, 8, 4096, long_ms));
+	WORKS(usdma_fill_sync(dev0, r->gate, 0, 8, 4096, long_ms));
 	memset(r->host, 0x5a, mib);
 	for (int i = 0; i < n_slots; i++) {
 		usdma_stream *s;
@@ -258,14 +260,14 @@ static void set_up(round_state *r, usdma_device *stays)
 	for (auto &e : r->event) {
 		usdma_event *made;
 
-		WORKS(usdma_event_create(stays, 0, &made));
+		WORKS(usdma_event_create(dev0, 0, &made));
 		e = made;
 	}
 	r->signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
-/* The gate opens again and again, until nobody waits any more. */
-static void keep_open(round_state *r, const std::atomic<bool> *end)
+/* Opens the gate repeatedly, until no stream waits any more. */
+static void open_repeatedly(round_state *r, const std::atomic<bool> *end)
 {
 	usdma_stream *s;
 
@@ -279,8 +281,8 @@ static void keep_open(round_state *r, const std::atomic<bool> *end)
 	usdma_stream_destroy(s);
 }
 
-/* As the header wants it, all of the device's are destroyed before; or not. */
-static void end_device(round_state *r, bool orderly)
+/* Closes the device; orderly: its streams are destroyed before. */
+static void close_device(round_state *r, bool orderly)
 {
 	for (int i = 1; orderly && i < n_slots; i += 2) {
 		usdma_stream *const s = r->stream[i];
@@ -288,7 +290,7 @@ static void end_device(round_state *r, bool orderly)
 
 		r->expect("usdma_stream_destroy", ret);
 		if (ret == -EBADF)
-			r->bad("usdma_stream_destroy", ret, "nobody else destroys it now");
+			r->bad("usdma_stream_destroy", ret, "no other thread destroys it now");
 		r->dead_streams.add(s);
 	}
 	r->twice("usdma_close", -EBADF, [=] { return usdma_close(r->dev[1]); });
@@ -297,8 +299,8 @@ static void end_device(round_state *r, bool orderly)
 		r->dead_streams.add(r->stream[i]);
 }
 
-/* Each signal and each call that was accepted came, once. */
-static void account(round_state *r)
+/* Each accepted signal and call came exactly once. */
+static void check_signals_and_calls(round_state *r)
 {
 	uint64_t signals = 0, n;
 
@@ -314,21 +316,21 @@ static void tear_down(round_state *r)
 {
 	for (auto &e : r->event)
 		WORKS(usdma_event_destroy(e));
-	account(r);
+	check_signals_and_calls(r);
 	close(r->signal_fd);
 	WORKS(usdma_host_free(r->gate));
 	WORKS(usdma_device_free(r->mem[0]));
 	WORKS(usdma_host_free(r->host));
 }
 
-static void play(usdma_device *stays, uint64_t number)
+static void run_round(usdma_device *dev0, uint64_t number)
 {
 	auto r = std::make_unique<round_state>();
 	std::atomic<bool> end{false};
 
-	set_up(r.get(), stays);
-	std::thread opener(keep_open, r.get(), &end);
-	race<user>(*r, number, 40, [&](std::mt19937_64 &gen) { end_device(r.get(), gen() % 2); });
+	set_up(r.get(), dev0);
+	std::thread opener(open_repeatedly, r.get(), &end);
+	race<user>(*r, number, 40, [&](std::mt19937_64 &gen) { close_device(r.get(), gen() % 2); });
 	for (int i = 0; i < n_slots; i += 2)
 		r->expect("usdma_stream_destroy", usdma_stream_destroy(r->stream[i]));
 	end = true;
@@ -339,10 +341,10 @@ static void play(usdma_device *stays, uint64_t number)
 
 static void under_every_kind_of_wait(void **)
 {
-	device stays;
+	device dev0;
 
 	for (uint64_t i = 0; i < 6 * scale(); i++)
-		play(stays, i + 1);
+		run_round(dev0, i + 1);
 }
 
 int main()

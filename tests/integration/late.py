@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The libraries, loaded late into a process whose static TLS is used up: opens a device, copies, waits.  TAP.
+"""Loads the libraries into a process that has no static TLS left, opens a device, copies and waits.  TAP.
 
 late.py LATE_TLS LIBUSDMA LIBASCENDCL [--modules]
 
-Each way is a process of its own.  What is loaded is used by the thread that loaded it, by one that was there before and
-by one that comes later.  --modules: the Python modules too, for the Python that runs this.
+Each variant runs in its own process.  The library is used by the thread that loaded it, by an older thread and by a
+newer one.  --modules tests the Python modules, too.
 """
 import argparse
 import ctypes
@@ -30,8 +30,8 @@ def need(lib, call, *args):
         raise SystemExit(f"{call}: {err}")
 
 
-def made(lib, call, *args):
-    """What such a call stores through its last argument."""
+def create(lib, call, *args):
+    """Returns the handle that the call stores through its last argument."""
     out = ctypes.c_void_p()
     need(lib, call, *args, ctypes.byref(out))
     return out
@@ -43,10 +43,10 @@ def native(path):
 
     def use(data):
         size = ctypes.c_size_t(len(data))
-        dev = made(lib, "usdma_open", b"0")
-        stream = made(lib, "usdma_stream_create", dev, None)
-        host, back = (made(lib, "usdma_host_alloc", dev, size) for _ in range(2))
-        mem = made(lib, "usdma_device_alloc", dev, size)
+        dev = create(lib, "usdma_open", b"0")
+        stream = create(lib, "usdma_stream_create", dev, None)
+        host, back = (create(lib, "usdma_host_alloc", dev, size) for _ in range(2))
+        mem = create(lib, "usdma_device_alloc", dev, size)
         ctypes.memmove(host, data, len(data))
         need(lib, "usdma_copy", stream, mem, host, len(data))
         need(lib, "usdma_copy", stream, back, mem, len(data))
@@ -111,11 +111,11 @@ def acl_module(_):
     return use
 
 
-WAYS = {"native": native, "acl": acl, "module usdma": usdma_module, "module acl": acl_module}
+VARIANTS = {"native": native, "acl": acl, "module usdma": usdma_module, "module acl": acl_module}
 
 
-def run_way(way, path, seed):
-    """In the process with no static TLS left."""
+def run_variant(variant, path, seed):
+    """Runs in the process with no static TLS left."""
     data, loaded, right = random.Random(seed).randbytes(SIZE), threading.Event(), []
     box = {}
 
@@ -125,7 +125,7 @@ def run_way(way, path, seed):
 
     before = threading.Thread(target=check, daemon=True)
     before.start()
-    box["use"] = WAYS[way](path)
+    box["use"] = VARIANTS[variant](path)
     loaded.set()
     before.join()
     check()
@@ -142,19 +142,19 @@ def main():
     parser.add_argument("libusdma")
     parser.add_argument("libascendcl")
     parser.add_argument("--modules", action="store_true")
-    parser.add_argument("--way", nargs=2, metavar=("WAY", "SEED"))
+    parser.add_argument("--way", dest="variant", nargs=2, metavar=("VARIANT", "SEED"))
     args = parser.parse_args()
     paths = {"native": args.libusdma, "acl": args.libascendcl}
-    if args.way:
-        run_way(args.way[0], paths.get(args.way[0]), int(args.way[1]))
+    if args.variant:
+        run_variant(args.variant[0], paths.get(args.variant[0]), int(args.variant[1]))
         return 0
     points, seed = Points(), random.randrange(1 << 31)
     print(f"# seed {seed}")
-    for way in WAYS if args.modules else paths:
-        words = [sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:], "--way", way, str(seed)]
+    for variant in VARIANTS if args.modules else paths:
+        words = [sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:], "--way", variant, str(seed)]
         p = subprocess.run(words, env=os.environ | {"LD_PRELOAD": os.path.abspath(args.late_tls)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S, check=False)
-        points.add(p.returncode == 0, f"{way}: loaded without static TLS, it copies", f"status {p.returncode}\n{p.stdout}")
+        points.add(p.returncode == 0, f"{variant}: loaded without static TLS, it copies", f"status {p.returncode}\n{p.stdout}")
     return points.end()
 
 

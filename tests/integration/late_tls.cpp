@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For LD_PRELOAD: before the program begins, it uses up the static TLS that the
- * loader keeps for libraries that are loaded later, as big programs have done.
+ * For LD_PRELOAD: before main() it uses up the static TLS that the loader reserves
+ * for libraries that are loaded later, as large programs do.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 static constexpr size_t file_most = 1 << 20;
-static constexpr unsigned copies_most = 2000; /* of 8 bytes each: far more than the loader keeps */
+static constexpr unsigned copies_most = 2000; /* of 8 bytes each: much more than the loader reserves */
 
-/* A library of its own each time, in a file that stays open, so that none gets the name of another. */
+/* Loads a new copy of the library, from a file that stays open, so that each copy has another name. */
 static void *load_copy()
 {
 	const int from = open(LATE_TLS_WORD, O_RDONLY | O_CLOEXEC), to = memfd_create("late", MFD_CLOEXEC);

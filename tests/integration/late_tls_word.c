@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What late_tls.cpp loads: a library that needs a word of static TLS. */
+/* A library that needs a word of static TLS; late_tls.cpp loads it. */
 __attribute__((tls_model("initial-exec"))) __thread void *late_word;
 
 void **late_word_at(void);

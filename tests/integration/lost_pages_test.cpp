@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that goes while it is registered, or that nothing may write: each use of it ends as an error of its call or
- * its stream, whoever touches the memory, and the stream goes on.
+ * Memory that is unmapped while it is registered, or that is read-only: each use of it fails with an error of the call
+ * or of the stream, for accesses by the CPU and by the device, and the stream still works.
  */
 #include "acl/acl.h"
 #include "tests/integration/native.h"
@@ -19,13 +19,13 @@ static constexpr size_t lengths[] = {8, 64, 4096, 64 << 10, (64 << 10) + 8, most
 
 #define FAIL_AS(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
-/* ---- how memory goes ---------------------------------------------------------------------------------- */
+/* ---- how memory is lost ------------------------------------------------------------------------------- */
 
 /*
- * Far below the lowest mapping, where the kernel places no other: while the memory is unmapped, its addresses are free
- * for any thread of the process, the runtime of a sanitizer included.
+ * An address 400 GiB below the lowest mapping, where the kernel maps nothing else: other threads, or the runtime of a
+ * sanitizer, could map something at an address that is unmapped for the test.
  */
-static void *apart()
+static void *unused_address()
 {
 	void *const p = mmap(nullptr, most, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -34,7 +34,7 @@ static void *apart()
 	return static_cast<unsigned char *>(p) - (size_t(400) << 30);
 }
 
-/* A mapping of a file, or of none, and what becomes of it. */
+/* A mapping, of a file or anonymous, that a test loses and restores. */
 struct lost_memory {
 	int fd = -1;
 	unsigned char *p;
@@ -45,7 +45,7 @@ struct lost_memory {
 			fd = memfd_create("lost", MFD_CLOEXEC);
 			assert_int_equal(ftruncate(fd, most), 0);
 		}
-		p = static_cast<unsigned char *>(mmap(apart(), most, PROT_READ | PROT_WRITE,
+		p = static_cast<unsigned char *>(mmap(unused_address(), most, PROT_READ | PROT_WRITE,
 						      of_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0));
 		assert_ptr_not_equal(p, MAP_FAILED);
 		memset(p, 1, most);
@@ -59,7 +59,7 @@ struct lost_memory {
 	}
 };
 
-struct way {
+struct loss {
 	const char *name;
 	bool of_file, readable;
 	void (*lose)(lost_memory &m);
@@ -77,8 +77,8 @@ static void protect(lost_memory &m, int how)
 	assert_int_equal(mprotect(m.p, most, how), 0);
 }
 
-static const way ways[] = {
-	{"file cut short", true, false, [](lost_memory &m) { assert_int_equal(ftruncate(m.fd, 0), 0); },
+static const loss losses[] = {
+	{"truncated file", true, false, [](lost_memory &m) { assert_int_equal(ftruncate(m.fd, 0), 0); },
 	 [](lost_memory &m) { assert_int_equal(ftruncate(m.fd, most), 0); }},
 	{"unmapped", false, false, [](lost_memory &m) { munmap(m.p, most); }, map_again},
 	{"no access", false, false, [](lost_memory &m) { protect(m, PROT_NONE); },
@@ -94,8 +94,7 @@ struct bench {
 	stream s{dev};
 	block mem{dev, kind::device, most};
 
-	/* An IOMMU of the kernel's: VFIO pins the pages, and the device reaches them after the program has lost them.
-	 */
+	/* With the kernel's VFIO the pages stay pinned, and the device can access them after the program lost them. */
 	bool pins_pages() const
 	{
 		struct usdma_device_info info = {.struct_size = sizeof(info)};
@@ -105,8 +104,8 @@ struct bench {
 	}
 };
 
-/* The call's error, else its stream's. */
-static int ended(usdma_stream *s, int err)
+/* The error of the call, or of its stream. */
+static int result_of(usdma_stream *s, int err)
 {
 	const int late = usdma_stream_sync(s, long_ms);
 
@@ -115,17 +114,17 @@ static int ended(usdma_stream *s, int err)
 
 struct use {
 	const char *name;
-	bool writes, plain; /* plain: of memory that is not registered as well */
-	bool copies;        /* by the device or the CPU, where the memory is registered; others by the CPU */
+	bool writes, plain; /* plain: memory that is not registered is allowed, too */
+	bool copies;        /* registered memory is accessed by the device or the CPU; else by the CPU only */
 	size_t most;
 	int (*run)(bench &b, unsigned char *p, size_t len);
 };
 
 static const use uses[] = {
 	{"copy from", false, true, true, most,
-	 [](bench &b, unsigned char *p, size_t n) { return ended(b.s, usdma_copy(b.s, b.mem.data(), p, n)); }},
+	 [](bench &b, unsigned char *p, size_t n) { return result_of(b.s, usdma_copy(b.s, b.mem.data(), p, n)); }},
 	{"copy to", true, true, true, most,
-	 [](bench &b, unsigned char *p, size_t n) { return ended(b.s, usdma_copy(b.s, p, b.mem.data(), n)); }},
+	 [](bench &b, unsigned char *p, size_t n) { return result_of(b.s, usdma_copy(b.s, p, b.mem.data(), n)); }},
 	{"copy from, sync", false, true, true, most,
 	 [](bench &b, unsigned char *p, size_t n) { return usdma_copy_sync(b.dev, b.mem.data(), p, n, long_ms); }},
 	{"copy to, sync", true, true, true, most,
@@ -133,23 +132,23 @@ static const use uses[] = {
 	{"rows from", false, true, true, most,
 	 [](bench &b, unsigned char *p, size_t n) {
 		 const usdma_copy_rect rect = {b.mem.data(), n / 2, p, n / 2, n / 4, 2};
-		 return ended(b.s, usdma_copy_2d(b.s, &rect));
+		 return result_of(b.s, usdma_copy_2d(b.s, &rect));
 	 }},
 	{"fill", true, false, false, most,
-	 [](bench &b, unsigned char *p, size_t n) { return ended(b.s, usdma_fill(b.s, p, 3, 1, n)); }},
+	 [](bench &b, unsigned char *p, size_t n) { return result_of(b.s, usdma_fill(b.s, p, 3, 1, n)); }},
 	{"fill, sync", true, true, false, most,
 	 [](bench &b, unsigned char *p, size_t n) { return usdma_fill_sync(b.dev, p, 3, 1, n, long_ms); }},
 	{"reduce into", true, false, false, most,
 	 [](bench &b, unsigned char *p, size_t n) {
-		 return ended(b.s, usdma_reduce(b.s, p, b.mem.data(), n, USDMA_INT8, USDMA_SUM));
+		 return result_of(b.s, usdma_reduce(b.s, p, b.mem.data(), n, USDMA_INT8, USDMA_SUM));
 	 }},
 	{"write a value", true, false, false, 8,
-	 [](bench &b, unsigned char *p, size_t) { return ended(b.s, usdma_write_value(b.s, p, 1)); }},
+	 [](bench &b, unsigned char *p, size_t) { return result_of(b.s, usdma_write_value(b.s, p, 1)); }},
 	{"wait for a value", false, false, false, 8,
-	 [](bench &b, unsigned char *p, size_t) { return ended(b.s, usdma_wait_value(b.s, p, USDMA_NOR, 5)); }},
+	 [](bench &b, unsigned char *p, size_t) { return result_of(b.s, usdma_wait_value(b.s, p, USDMA_NOR, 5)); }},
 };
 
-/* A library that is built with TSan holds a lock of TSan's around an atomic access: there is no way back from it. */
+/* With TSan, a fault in an atomic access is fatal: TSan holds a lock during the access. */
 static bool can_fault(const use &u)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -169,53 +168,53 @@ static void each_use(const std::function<void(const use &u, size_t len)> &fn)
 
 /* ---- tests ------------------------------------------------------------------------------------------- */
 
-static void check_lost(bench &b, const way &w, const use &u, size_t len, lost_memory &m, bool registered)
+static void check_lost(bench &b, const loss &l, const use &u, size_t len, lost_memory &m, bool registered)
 {
-	const bool works = w.readable && !u.writes;
+	const bool works = l.readable && !u.writes;
 	const bool may_work = works || (registered && u.copies && b.pins_pages());
 
-	w.lose(m);
+	l.lose(m);
 	const int err = u.run(b, m.p, len);
-	w.restore(m);
+	l.restore(m);
 	if ((works && err) || (!may_work && !err) || (err && err != -EIO && err != -EFAULT))
-		FAIL_AS("%s, %s, %zu bytes: %d", w.name, u.name, len, err);
-	/* Nothing is left of it. */
+		FAIL_AS("%s, %s, %zu bytes: %d", l.name, u.name, len, err);
+	/* Restored memory is usable again. */
 	const int after = u.run(b, m.p, len);
 	if (after)
-		FAIL_AS("%s, %s, %zu bytes, there again: %d (%s)", w.name, u.name, len, after, usdma_error_text());
+		FAIL_AS("%s, %s, %zu bytes, restored: %d (%s)", l.name, u.name, len, after, usdma_error_text());
 }
 
-static void registered_memory_goes(void **)
+static void registered_memory_is_lost(void **)
 {
 	bench b;
 
-	for (const way &w : ways)
+	for (const loss &l : losses)
 		each_use([&](const use &u, size_t len) {
-			lost_memory m(w.of_file);
+			lost_memory m(l.of_file);
 
 			if (!can_fault(u))
 				return;
 			WORKS(usdma_host_register(m.p, most, 0));
-			check_lost(b, w, u, len, m, true);
+			check_lost(b, l, u, len, m, true);
 			WORKS(usdma_host_unregister(m.p));
 		});
 }
 
-static void pageable_memory_is_gone(void **)
+static void pageable_memory_is_lost(void **)
 {
 	bench b;
 
-	for (const way &w : ways)
+	for (const loss &l : losses)
 		each_use([&](const use &u, size_t len) {
-			lost_memory m(w.of_file);
+			lost_memory m(l.of_file);
 
 			if (u.plain)
-				check_lost(b, w, u, len, m, false);
+				check_lost(b, l, u, len, m, false);
 		});
 }
 
-/* It is mapped for writing, too: only the registration is in the way. */
-static void readonly_is_obeyed(void **)
+/* The memory is writable, but registered read-only. */
+static void readonly_registration_is_enforced(void **)
 {
 	bench b;
 	lost_memory m(false);
@@ -233,7 +232,7 @@ static void readonly_is_obeyed(void **)
 	WORKS(usdma_host_unregister(m.p));
 }
 
-static void acl_memset_obeys(void **)
+static void acl_memset_of_lost_or_readonly_memory(void **)
 {
 	lost_memory m(false);
 
@@ -251,61 +250,61 @@ static void acl_memset_obeys(void **)
 
 /* ---- the program's own handlers ------------------------------------------------------------------------ */
 
-static sigjmp_buf own;
-static volatile sig_atomic_t calls;
+static sigjmp_buf after_fault;
+static volatile sig_atomic_t handler_calls;
 
-static void own_handler(int, siginfo_t *, void *)
+static void program_handler(int, siginfo_t *, void *)
 {
-	calls = calls + 1;
-	siglongjmp(own, 1);
+	handler_calls = handler_calls + 1;
+	siglongjmp(after_fault, 1);
 }
 
-static void take_signals()
+static void install_program_handler()
 {
 	struct sigaction act = {};
 
-	act.sa_sigaction = own_handler;
+	act.sa_sigaction = program_handler;
 	act.sa_flags = SA_SIGINFO;
 	assert_int_equal(sigaction(SIGSEGV, &act, nullptr), 0);
 	assert_int_equal(sigaction(SIGBUS, &act, nullptr), 0);
 }
 
-/* A fault of the program's reaches its handler, with its mask. */
-static void fault_myself(lost_memory &m)
+/* A fault of the program itself calls the program's handler. */
+static void fault_in_program(lost_memory &m)
 {
-	const int before = calls;
+	const int before = handler_calls;
 
 	protect(m, PROT_NONE);
-	if (!sigsetjmp(own, 1))
+	if (!sigsetjmp(after_fault, 1))
 		*static_cast<volatile unsigned char *>(m.p) = 1;
 	protect(m, PROT_READ | PROT_WRITE);
-	assert_int_equal(calls, before + 1);
+	assert_int_equal(handler_calls, before + 1);
 }
 
-static void lose_one(bench &b, lost_memory &m)
+static void fault_in_library(bench &b, lost_memory &m)
 {
-	const int before = calls;
+	const int before = handler_calls;
 
 	WORKS(usdma_host_register(m.p, most, 0));
-	check_lost(b, ways[2], uses[0], 4096, m, true);
-	check_lost(b, ways[2], uses[3], most, m, true);
+	check_lost(b, losses[2], uses[0], 4096, m, true);
+	check_lost(b, losses[2], uses[3], most, m, true);
 	WORKS(usdma_host_unregister(m.p));
-	assert_int_equal(calls, before);
+	assert_int_equal(handler_calls, before);
 }
 
-static void programs_handlers_stay(void **)
+static void program_handlers_still_run(void **)
 {
 	lost_memory m(false);
 
-	take_signals();
+	install_program_handler();
 	bench b;
-	lose_one(b, m);
-	fault_myself(m);
-	/* In place of the library's: the next registration notices. */
+	fault_in_library(b, m);
+	fault_in_program(m);
+	/* The program replaces the library's handler: the next registration installs it again. */
 	for (int i = 0; i < 3; i++) {
-		take_signals();
-		lose_one(b, m);
-		fault_myself(m);
+		install_program_handler();
+		fault_in_library(b, m);
+		fault_in_program(m);
 	}
 	signal(SIGSEGV, SIG_DFL);
 	signal(SIGBUS, SIG_DFL);
@@ -314,9 +313,11 @@ static void programs_handlers_stay(void **)
 int main(void)
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(registered_memory_goes), cmocka_unit_test(pageable_memory_is_gone),
-		cmocka_unit_test(readonly_is_obeyed),     cmocka_unit_test(acl_memset_obeys),
-		cmocka_unit_test(programs_handlers_stay),
+		cmocka_unit_test(registered_memory_is_lost),
+		cmocka_unit_test(pageable_memory_is_lost),
+		cmocka_unit_test(readonly_registration_is_enforced),
+		cmocka_unit_test(acl_memset_of_lost_or_readonly_memory),
+		cmocka_unit_test(program_handlers_still_run),
 	};
 
 	return cmocka_run_group_tests_name("lost-pages", tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What tests through the native API share: calls that must work, and objects that go with their scope. */
+/* Shared by tests of the native API: calls that must succeed, and objects that are destroyed with their scope. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -13,7 +13,7 @@
 
 namespace usdma::test {
 
-/* Fails the test with the library's own words. */
+/* Fails the test with the library's error text if the call failed. */
 inline int works(int ret, const char *call, const char *file, int line)
 {
 	if (ret < 0) {
@@ -116,7 +116,7 @@ inline bool all_are(const unsigned char *p, size_t len, unsigned char want)
 	return std::all_of(p, p + len, [=](unsigned char c) { return c == want; });
 }
 
-inline const int long_ms = int(patience_ms(60000)); /* longer than anything here takes; a hang ends with it */
+inline const int long_ms = int(patience_ms(60000)); /* longer than any operation of the tests; limits a hang */
 
 class event {
 public:

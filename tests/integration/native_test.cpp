@@ -80,7 +80,7 @@ static void devices_by_name_and_number(void **)
 	assert_int_equal(usdma_open("no such scheme", &a), -EINVAL);
 	assert_int_equal(usdma_open_index(1000, &a), -ENODEV);
 	const int n = usdma_device_count();
-	WORKS(usdma_open("sim:mem=1M:engines=1:channels=1", &a)); /* one that no list names */
+	WORKS(usdma_open("sim:mem=1M:engines=1:channels=1", &a)); /* a device that USDMA_DEVICES does not list */
 	WORKS(usdma_open(std::to_string(n).c_str(), &b));
 	assert_ptr_equal(a, b);
 	assert_int_equal(usdma_device_count(), n + 1);
@@ -123,7 +123,7 @@ static void information(void **)
 	assert_int_equal(st.errors, 0);
 }
 
-/* Older and newer callers than the library. */
+/* Callers built with an older or a newer header. */
 static void structs_may_grow(void **)
 {
 	device dev;
@@ -147,7 +147,7 @@ static void structs_may_grow(void **)
 	older.struct_size = offsetof(usdma_device_info, driver);
 	WORKS(usdma_device_get_info(dev, &older));
 	assert_int_equal(older.index, 0);
-	assert_int_equal(static_cast<unsigned char>(older.driver[0]), 0xff); /* beyond what it knows: untouched */
+	assert_int_equal(static_cast<unsigned char>(older.driver[0]), 0xff); /* beyond the caller's struct: untouched */
 	older.struct_size = 0;
 	assert_int_equal(usdma_device_get_info(dev, &older), -EINVAL);
 	options.opt.struct_size = sizeof(options);
@@ -160,7 +160,7 @@ static void structs_may_grow(void **)
 	assert_int_equal(usdma_stream_create(dev, &options.opt, &s), -EINVAL);
 }
 
-static void pointers_tell_their_class(void **)
+static void pointer_info(void **)
 {
 	device dev;
 
@@ -183,7 +183,7 @@ static void pointers_tell_their_class(void **)
 	}
 }
 
-static void a_descriptor_tells_the_end(void **)
+static void fd_is_signalled_at_the_end(void **)
 {
 	device dev;
 	stream s(dev);
@@ -202,41 +202,41 @@ static void a_descriptor_tells_the_end(void **)
 	assert_int_equal(usdma_stream_signal_fd(s, fd), -EBADF);
 }
 
-struct heard {
-	unsigned char *watched;
+struct observation {
+	unsigned char *byte;
 	std::atomic<int> value{-1};
 	std::atomic<bool> go_on{false};
 };
 
-static void listen(void *arg)
+static void observe(void *arg)
 {
-	auto *h = static_cast<heard *>(arg);
+	auto *o = static_cast<observation *>(arg);
 
-	h->value = *h->watched;
-	while (!h->go_on)
+	o->value = *o->byte;
+	while (!o->go_on)
 		sched_yield();
 }
 
-static void calls_come_between_copies(void **)
+static void calls_run_between_copies(void **)
 {
 	device dev;
 	stream s(dev), other(dev);
 	block host(dev, kind::pinned, 4096), mem(dev, kind::device, 4096);
-	heard h{host.data()};
+	observation o{host.data()};
 
 	WORKS(usdma_fill(s, mem.data(), 0x21, 1, 4096));
 	WORKS(usdma_copy(s, host.data(), mem.data(), 4096));
-	WORKS(usdma_stream_call(s, listen, &h, 1));
+	WORKS(usdma_stream_call(s, observe, &o, 1));
 	WORKS(usdma_fill(s, host.data(), 0x42, 1, 4096));
-	while (h.value < 0)
+	while (o.value < 0)
 		sched_yield();
 	WORKS(usdma_fill(other, mem.data(), 0, 1, 64));
 	WORKS(usdma_stream_sync(other, long_ms));
 	assert_int_equal(usdma_stream_query(s), 0);
 	assert_true(all_are(host.data(), 4096, 0x21));
-	h.go_on = true;
+	o.go_on = true;
 	WORKS(usdma_stream_sync(s, long_ms));
-	assert_int_equal(h.value, 0x21);
+	assert_int_equal(o.value, 0x21);
 	assert_int_equal(host.data()[0], 0x42);
 	assert_int_equal(usdma_stream_call(s, nullptr, nullptr, 0), -EINVAL);
 }
@@ -265,7 +265,7 @@ static void values_and_reductions(void **)
 	assert_int_equal(usdma_wait_value(s, mem.data(), 9, 0), -EINVAL);
 }
 
-static void events_tell_time(void **)
+static void elapsed_time(void **)
 {
 	device dev;
 	stream s(dev);
@@ -289,20 +289,20 @@ static void events_tell_time(void **)
 
 static std::string last_line;
 
-static void keep_line(int level, const char *text, void *arg)
+static void save_line(int level, const char *text, void *arg)
 {
 	last_line = std::string(text) + std::to_string(level) + static_cast<const char *>(arg);
 }
 
-static void the_log_goes_where_it_is_told(void **)
+static void log_callback(void **)
 {
 	static char mark[] = "!";
 
 	assert_int_equal(usdma_log_set_level(9), -EINVAL);
 	WORKS(usdma_log_set_level(USDMA_LOG_DEBUG));
-	usdma_log_set_callback(keep_line, mark);
+	usdma_log_set_callback(save_line, mark);
 	{
-		device dev; /* opening and closing are worth a line */
+		device dev; /* opening and closing are logged */
 	}
 	usdma_log_set_callback(nullptr, nullptr);
 	WORKS(usdma_log_set_level(USDMA_LOG_WARN));
@@ -317,12 +317,12 @@ int main()
 		cmocka_unit_test(devices_by_name_and_number),
 		cmocka_unit_test(information),
 		cmocka_unit_test(structs_may_grow),
-		cmocka_unit_test(pointers_tell_their_class),
-		cmocka_unit_test(a_descriptor_tells_the_end),
-		cmocka_unit_test(calls_come_between_copies),
+		cmocka_unit_test(pointer_info),
+		cmocka_unit_test(fd_is_signalled_at_the_end),
+		cmocka_unit_test(calls_run_between_copies),
 		cmocka_unit_test(values_and_reductions),
-		cmocka_unit_test(events_tell_time),
-		cmocka_unit_test(the_log_goes_where_it_is_told),
+		cmocka_unit_test(elapsed_time),
+		cmocka_unit_test(log_callback),
 	};
 
 	return cmocka_run_group_tests_name("native", tests, nullptr, nullptr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host function or callback that waits for what waits for it: each such call fails at once, and the stream goes on.
- * Calls that wait for something else work.
+ * A host function or callback that waits for work that waits for the function: each such call fails at once instead of
+ * a deadlock, and the stream still works.  Waits for other work succeed.
  */
 #include "acl/acl.h"
 #include "tests/integration/native.h"
@@ -18,7 +18,7 @@ using namespace usdma::test;
 
 static constexpr size_t size = 256 << 10; /* more than the CPU copies by itself */
 
-/* A function whose body comes when the streams behind it have been set up. */
+/* A function that waits for its body until the streams that depend on it are set up. */
 struct function {
 	std::function<int()> body;
 	std::atomic<bool> begun{false}, ready{false}, over{false};
@@ -38,7 +38,7 @@ struct function {
 		f->got = f->body();
 		f->over = true;
 	}
-	/* A stream does not wait for one that does not hold it. */
+	/* The stream does not wait for a function that does not block it. */
 	int result()
 	{
 		await(over);
@@ -48,8 +48,8 @@ struct function {
 };
 
 /*
- * own: holds for the function; behind: waits for own by an event; same: has a function of its own for the same thread;
- * free: for nothing.
+ * own: is blocked by the function; behind: waits for own by an event; same: has a function for the same thread;
+ * free: does not wait.
  */
 struct bench {
 	device dev;
@@ -61,7 +61,7 @@ struct bench {
 
 	static void count(void *arg) { ++*static_cast<std::atomic<int> *>(arg); }
 
-	/* What the body returned. */
+	/* Returns the result of the body. */
 	int within(std::function<int()> body, int hold = 1)
 	{
 		f.body = std::move(body);
@@ -80,7 +80,7 @@ struct bench {
 	}
 };
 
-static void forbidden(void **)
+static void deadlocking_waits_fail(void **)
 {
 	bench b;
 	const std::pair<const char *, std::function<int()>> calls[] = {
@@ -111,7 +111,7 @@ static void forbidden(void **)
 	}
 }
 
-static void harmless(void **)
+static void other_waits_succeed(void **)
 {
 	bench b;
 	const std::pair<const char *, std::function<int()>> calls[] = {
@@ -130,7 +130,7 @@ static void harmless(void **)
 			_fail(__FILE__, __LINE__);
 		}
 	}
-	/* Nothing waits for this one; the function of `same` would, on its thread. */
+	/* No stream waits for this function; the function of `same` would wait for its thread. */
 	GOOD(b.within([&] { return usdma_stream_sync(b.own, long_ms); }, 0));
 	GOOD(b.within([&] { return usdma_stream_sync(b.behind, long_ms); }, 0));
 	assert_int_equal(b.within([&] { return usdma_device_sync(b.dev, -1); }, 0), -EDEADLK);
@@ -232,7 +232,7 @@ static void acl_callback(void **)
 	GOOD(aclrtSubscribeReport(uint64_t(reports.native_handle()), b.own));
 	b.refuses_all(
 		[&](aclrtCallback fn, void *arg) { return aclrtLaunchCallback(fn, arg, ACL_CALLBACK_BLOCK, b.own); });
-	/* Nothing waits for it. */
+	/* No stream waits for the callback. */
 	GOOD(b.within([&] { return aclrtSynchronizeStream(b.own); },
 		      [&](aclrtCallback fn, void *arg) {
 			      return aclrtLaunchCallback(fn, arg, ACL_CALLBACK_NO_BLOCK, b.own);
@@ -245,8 +245,8 @@ static void acl_callback(void **)
 int main(void)
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(forbidden),
-		cmocka_unit_test(harmless),
+		cmocka_unit_test(deadlocking_waits_fail),
+		cmocka_unit_test(other_waits_succeed),
 		cmocka_unit_test(acl_host_function),
 		cmocka_unit_test(acl_callback),
 	};

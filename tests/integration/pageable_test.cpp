@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who makes pageable copies: the calling CPU, or the engine through staging buffers. The engine's counters say which it
- * was, and the runner which it must be (USDMA_TEST_BY). Both obey the stream, the deadline and the memory's limits.
+ * Pageable copies by the calling CPU, or by the engine with staging buffers. The engine's counters show which it was;
+ * USDMA_TEST_BY is the expected one. Both keep the stream's order, the timeout and the bounds of the memory.
  */
 #include "tests/integration/native.h"
 
@@ -58,7 +58,7 @@ static void path_is_the_expected_one(void **)
 		}
 }
 
-/* Copies of the engine before it in the stream have ended, and those after it see what it wrote. */
+/* Earlier copies of the engine in the stream have ended, and later ones read the new data. */
 static void stream_order_holds(void **)
 {
 	bench b;
@@ -98,7 +98,7 @@ static void batches(void **)
 	assert_memory_equal(b.plain.data(), b.was.data(), pieces * piece);
 }
 
-/* Of any memory and length, in order: an item reads what those before it wrote, by the CPU or the engine. */
+/* Any memory and length, in order: an item reads data that earlier items wrote, by the CPU or the engine. */
 static void mixed_batch_runs_in_order(void **)
 {
 	bench b;
@@ -112,7 +112,7 @@ static void mixed_batch_runs_in_order(void **)
 		size_t done = 0;
 
 		for (unsigned i = 0; i < 300; i++) {
-			/* Mostly pageable ones, so that many in a row are. */
+			/* Mostly pageable, so that there are long runs of pageable items. */
 			const bool any = !(b.gen() % 64);
 			const size_t to = b.gen() % (any ? 3 : 2), from = any ? (to + 1 + b.gen() % 2) % 3 : 1 - to,
 				     len = b.gen() % (b.gen() % 32 ? 9000 : 600000), dst = b.gen() % (b.most - len),
@@ -131,7 +131,7 @@ static void mixed_batch_runs_in_order(void **)
 	assert_memory_equal(b.plain.data(), model[0].data(), b.most);
 }
 
-/* Those before it are done, those behind it are not begun. */
+/* Items before the failure are done, later ones have not begun. */
 static void batch_stops_at_the_item_that_fails(void **)
 {
 	static constexpr size_t piece = 3001, pieces = 256;
@@ -164,7 +164,7 @@ static void batch_stops_at_the_item_that_fails(void **)
 	assert_int_equal(munmap(hole, piece), 0);
 }
 
-/* Of one row and many, narrow and wide, with pitches of any alignment. */
+/* One row and many, narrow and wide, pitches of any alignment. */
 static void rectangles(void **)
 {
 	bench b;
@@ -186,7 +186,7 @@ static void rectangles(void **)
 		}
 }
 
-/* A copy with a timeout of 0 succeeds if this thread does not run for 100 ms between the doorbell and the wait. */
+/* A copy with a timeout of 0 may succeed if this thread is preempted for 100 ms between doorbell and wait. */
 template <class F> static bool times_out(const F &copy)
 {
 	for (unsigned i = 0; i < 100; i++)
@@ -197,7 +197,7 @@ template <class F> static bool times_out(const F &copy)
 	return false;
 }
 
-/* Of a device that takes 100 ms for each request. */
+/* Timeouts of a device that takes 100 ms for each request. */
 static void limits_of(usdma_device *slow)
 {
 	static constexpr size_t size = 2 * MiB;
@@ -224,7 +224,7 @@ static void time_limit_holds(void **)
 	WORKS(usdma_close(slow));
 }
 
-/* So long that the library's thread is woken for it, and finds the hole. */
+/* The copy is long enough to use the library's thread, which finds the hole. */
 static void hole_in_a_long_copy_is_an_error(void **)
 {
 	static constexpr size_t len = 16 * MiB;
@@ -244,7 +244,7 @@ static void hole_in_a_long_copy_is_an_error(void **)
 	assert_int_equal(munmap(hole + MiB, len - 13 * MiB), 0);
 }
 
-/* Its second half is not there: an error, not a signal, and the device goes on. */
+/* The second half is unmapped: an error, no signal, and the device still works. */
 static void unmapped_memory_is_an_error(void **)
 {
 	bench b;
@@ -265,7 +265,7 @@ static void unmapped_memory_is_an_error(void **)
 	assert_ptr_equal(again, b.mem.data());
 }
 
-/* Only one copy at a time has the help of the library's thread; which stops with the last device. */
+/* The library's thread helps one copy at a time; it exits with the last device. */
 static void copies_of_many_threads(void **)
 {
 	static constexpr unsigned threads = 4, rounds = 4;
@@ -298,7 +298,7 @@ static void copies_of_many_threads(void **)
 
 int main()
 {
-	/* Unmapped memory first: cmocka has handlers of its own for each, and the library replaces eight. */
+	/* Unmapped memory first: cmocka installs signal handlers for each test, and the library replaces only eight. */
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(unmapped_memory_is_an_error),
 		cmocka_unit_test(hole_in_a_long_copy_is_an_error),

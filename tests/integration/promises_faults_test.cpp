@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sentences of <usdma/usdma.h> and <usdma/uring.h> about what fails, hangs or is lost (docs/reliability.md has
- * them all).
+ * Guarantees of <usdma/usdma.h> and <usdma/uring.h> about failures, hangs and lost devices (complete list:
+ * docs/reliability.md).
  */
 #include "tests/integration/faults.h"
 #include "usdma/uring.h"
@@ -43,7 +43,7 @@ static void the_first_failure_is_reported_once(void **)
 	b.faults("fail@1/src-unmapped+fail@2/transfer");
 	for (int i = 0; i < 3; i++)
 		b.copy(s);
-	b.await_end(s); /* takes none */
+	b.await_end(s); /* does not clear the failure */
 	assert_int_equal(usdma_stream_query(s), 1);
 	assert_int_equal(usdma_stream_sync(s, long_ms), -EFAULT);
 	assert_string_not_equal(usdma_error_text(), "");
@@ -53,7 +53,7 @@ static void the_first_failure_is_reported_once(void **)
 	assert_int_equal(st.copies, 3);
 }
 
-static void what_failed_is_described(void **)
+static void take_error_describes_the_failure(void **)
 {
 	bench b;
 	stream s(b.dev);
@@ -74,8 +74,8 @@ static void what_failed_is_described(void **)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-/* From the next failure on; by default the others run. */
-static void modes_of_failing(void **)
+/* By default later work runs; the mode applies from the next failure on. */
+static void failure_modes(void **)
 {
 	bench b;
 	usdma_stream *s;
@@ -100,8 +100,8 @@ static void modes_of_failing(void **)
 	usdma_stream_destroy(s);
 }
 
-/* An event's wait is one for the stream that it was recorded on, and tells that one's failure, which stays there. */
-static void an_event_tells_of_its_stream(void **)
+/* A wait for an event reports the failure of the event's stream, and does not clear it. */
+static void event_sync_reports_the_failure_of_its_stream(void **)
 {
 	bench b;
 	stream s(b.dev), other(b.dev);
@@ -122,8 +122,8 @@ static void an_event_tells_of_its_stream(void **)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-/* Without a limit of the caller's: what hangs ends it (USDMA_HANG_MS). */
-static void a_hang_ends_each_wait(void **)
+/* A wait without a timeout returns when a hang is detected (USDMA_HANG_MS). */
+static void each_wait_returns_after_a_hang(void **)
 {
 	bench b;
 	stream s(b.dev), fine(b.dev);
@@ -145,8 +145,8 @@ static void a_hang_ends_each_wait(void **)
 	}
 }
 
-/* Ordinary memory is the caller's again with the call; the device may go on, for a while. */
-static void after_a_timeout(void **)
+/* After a timeout pageable memory is not accessed any more, although the device may still work. */
+static void pageable_memory_after_a_timeout(void **)
 {
 	bench b;
 	std::vector<unsigned char> plain(size, 0x11);
@@ -167,7 +167,7 @@ static void after_a_timeout(void **)
 	assert_int_equal(plain[size - 1], 0x77);
 }
 
-static void completions_take_the_error(void **)
+static void completions_return_the_error(void **)
 {
 	bench b;
 	stream s(b.dev);
@@ -196,7 +196,7 @@ static void completions_take_the_error(void **)
 	io_uring_queue_exit(&ring);
 }
 
-/* Rules that are not understood leave those of before as they were. */
+/* Invalid rules do not change the rules in use. */
 static void bad_rules_change_nothing(void **)
 {
 	bench b;
@@ -221,12 +221,12 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_failure_is_reported_once),
-		cmocka_unit_test(what_failed_is_described),
-		cmocka_unit_test(modes_of_failing),
-		cmocka_unit_test(an_event_tells_of_its_stream),
-		cmocka_unit_test(a_hang_ends_each_wait),
-		cmocka_unit_test(after_a_timeout),
-		cmocka_unit_test(completions_take_the_error),
+		cmocka_unit_test(take_error_describes_the_failure),
+		cmocka_unit_test(failure_modes),
+		cmocka_unit_test(event_sync_reports_the_failure_of_its_stream),
+		cmocka_unit_test(each_wait_returns_after_a_hang),
+		cmocka_unit_test(pageable_memory_after_a_timeout),
+		cmocka_unit_test(completions_return_the_error),
 		cmocka_unit_test(bad_rules_change_nothing),
 	};
 

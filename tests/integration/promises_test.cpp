@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sentences of <usdma/usdma.h> about the library, settings, devices, handles and memory (docs/reliability.md
- * has all).
+ * Guarantees of <usdma/usdma.h> about the library, settings, devices, handles and memory (complete list:
+ * docs/reliability.md).
  */
 #include "tests/integration/native.h"
 #include "usdma/uring.h"
@@ -22,14 +22,14 @@ using namespace usdma::test;
 
 /* ---- before the first device ------------------------------------------------------------------------ */
 
-static void a_text_stays_until_the_next_failure(void **)
+static void error_text_stays_until_the_next_failure(void **)
 {
 	std::string none = "?";
 	char value[64];
 
 	std::thread([&] {
 		none = usdma_error_text();
-		usdma_log_set_level(99); /* a failure that is this thread's */
+		usdma_log_set_level(99); /* sets the error text of this thread only */
 	}).join();
 	assert_string_equal(none.c_str(), "");
 	assert_int_equal(usdma_setting_get("no such thing", value, sizeof(value)), -ENOENT);
@@ -52,7 +52,7 @@ static void the_version_has_three_numbers(void **)
 	assert_int_equal(usdma_version()[end], 0);
 }
 
-static void looking_takes_no_settings_into_use(void **)
+static void reading_settings_does_not_fix_them(void **)
 {
 	usdma_setting_info info = {};
 	char value[64];
@@ -80,8 +80,8 @@ static void looking_takes_no_settings_into_use(void **)
 		}                                                                                                      \
 	} while (0)
 
-/* In a process of its own, in which the library has these devices. */
-template <class F> static void with_devices(const std::string &list, F look)
+/* Runs fn in a child process with these devices. */
+template <class F> static void in_child_with_devices(const std::string &list, F fn)
 {
 	int status = -1;
 	const pid_t child = fork();
@@ -89,14 +89,14 @@ template <class F> static void with_devices(const std::string &list, F look)
 	if (!child) {
 		alarm(unsigned(long_ms / 1000));
 		setenv("USDMA_DEVICES", list.c_str(), 1);
-		look();
+		fn();
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 }
 
-static unsigned threads_of_mine()
+static unsigned own_threads()
 {
 	unsigned n = 0;
 	DIR *d = opendir("/proc/self/task");
@@ -107,15 +107,15 @@ static unsigned threads_of_mine()
 	return n;
 }
 
-static void counting_opens_none(void **)
+static void device_count_opens_no_device(void **)
 {
-	with_devices("sim:mem=1M,sim:mem=2M,vfio-user:/nowhere", [] {
-		const unsigned fds = open_fds(), threads = threads_of_mine();
+	in_child_with_devices("sim:mem=1M,sim:mem=2M,vfio-user:/nowhere", [] {
+		const unsigned fds = open_fds(), threads = own_threads();
 
 		CHECK(usdma_device_count() == 3);
-		CHECK(open_fds() == fds && threads_of_mine() == threads);
+		CHECK(open_fds() == fds && own_threads() == threads);
 	});
-	with_devices("no such scheme", [] {
+	in_child_with_devices("no such scheme", [] {
 		usdma_device *dev;
 
 		CHECK(usdma_device_count() == -EINVAL && *usdma_error_text());
@@ -129,7 +129,7 @@ static void sixteen_devices(void **)
 
 	for (int i = 0; i < 16; i++)
 		list += list.empty() ? "sim:mem=1M:engines=1:channels=1" : ",sim:mem=1M:engines=1:channels=1";
-	with_devices(list, [] {
+	in_child_with_devices(list, [] {
 		usdma_device *dev;
 
 		CHECK(usdma_device_count() == 16);
@@ -141,16 +141,16 @@ static void sixteen_devices(void **)
 
 enum class peer { deaf, silent, wrong };
 
-/* A socket there, to which nobody listens, at which nobody answers, or where a server of another version does. */
-static void serve(const std::string &path, peer how)
+/* Creates a socket without a listener, without replies, or with a server of another protocol version. */
+static void serve(const std::string &path, peer type)
 {
 	sockaddr_un at = {AF_UNIX, {}};
 	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	memcpy(at.sun_path, path.c_str(), path.size() + 1);
 	CHECK(!bind(fd, reinterpret_cast<sockaddr *>(&at), sizeof(at)));
-	CHECK(how == peer::deaf || !listen(fd, 8));
-	if (how == peer::wrong)
+	CHECK(type == peer::deaf || !listen(fd, 8));
+	if (type == peer::wrong)
 		std::thread([fd] {
 			const int client = accept(fd, nullptr, nullptr);
 			struct {
@@ -159,7 +159,7 @@ static void serve(const std::string &path, peer how)
 				uint16_t major, minor;
 			} m = {};
 
-			recv(client, &m, 16, MSG_WAITALL); /* its own header; the answer has the same number */
+			recv(client, &m, 16, MSG_WAITALL); /* the reply repeats the id of the request */
 			m.size = sizeof(m);
 			m.flags = 1;
 			m.major = 77;
@@ -168,13 +168,13 @@ static void serve(const std::string &path, peer how)
 		}).detach();
 }
 
-static void devices_that_cannot_be_reached(void **)
+static void unreachable_devices(void **)
 {
 	char folder[] = "/tmp/usdma-promises-XXXXXX";
 
 	assert_non_null(mkdtemp(folder));
 	const std::string in = std::string(folder) + "/";
-	with_devices("sim:mem=1M", [&] {
+	in_child_with_devices("sim:mem=1M", [&] {
 		usdma_device *dev;
 
 		CHECK(!usdma_setting_set("reply_ms", "200"));
@@ -204,7 +204,7 @@ struct lines {
 	std::vector<std::pair<int, std::string>> all;
 };
 
-void keep(int level, const char *text, void *arg)
+void add_line(int level, const char *text, void *arg)
 {
 	auto *l = static_cast<lines *>(arg);
 	const std::lock_guard guard(l->lock);
@@ -212,7 +212,7 @@ void keep(int level, const char *text, void *arg)
 	l->all.emplace_back(level, text);
 }
 
-/* How many lines come while a device is opened and closed. */
+/* Number of log lines while a device is opened and closed. */
 size_t lines_at(lines &l, int level)
 {
 	WORKS(usdma_log_set_level(level));
@@ -236,11 +236,11 @@ size_t lines_at(lines &l, int level)
 
 } // namespace
 
-static void lines_of_the_log(void **)
+static void log_levels(void **)
 {
 	lines l;
 
-	usdma_log_set_callback(keep, &l);
+	usdma_log_set_callback(add_line, &l);
 	assert_true(lines_at(l, USDMA_LOG_DEBUG) > 0);
 	assert_int_equal(lines_at(l, USDMA_LOG_NONE), 0);
 	usdma_log_set_callback(nullptr, nullptr);
@@ -269,7 +269,7 @@ usdma_device_info device_info = {sizeof(device_info), 0, "", "", "", 0, 0, 0, 0,
 usdma_device_stats device_stats;
 usdma_error_info error_info;
 usdma_stream_stats stream_stats;
-void *place;
+void *allocated;
 usdma_stream *made_stream;
 usdma_event *made_event;
 alignas(8) char sqe[64];
@@ -288,10 +288,10 @@ const named on_devices[] = {
 	ON(usdma_device_get_stats(o.dev, &device_stats)),
 	ON(usdma_device_sync(o.dev, 0)),
 	ON(usdma_device_inject(o.dev, "")),
-	ON(usdma_device_alloc(o.dev, 64, &place)),
+	ON(usdma_device_alloc(o.dev, 64, &allocated)),
 	ON(usdma_stream_create(o.dev, nullptr, &made_stream)),
 	ON(usdma_event_create(o.dev, 0, &made_event)),
-	ON(usdma_copy_sync(o.dev, &place, &ns, 8, 0)),
+	ON(usdma_copy_sync(o.dev, &allocated, &ns, 8, 0)),
 	ON(usdma_copy_2d_sync(o.dev, &some_rect, 0)),
 	ON(usdma_fill_sync(o.dev, &ns, 0, 8, 8, 0)),
 };
@@ -305,11 +305,11 @@ const named on_streams[] = {
 	ON(usdma_stream_get_stats(o.stream, &stream_stats)),
 	ON(usdma_stream_signal_fd(o.stream, 2)),
 	ON(usdma_stream_call(o.stream, nothing, nullptr, 0)),
-	ON(usdma_copy(o.stream, &place, &ns, 8)),
+	ON(usdma_copy(o.stream, &allocated, &ns, 8)),
 	ON(usdma_copy_batch(o.stream, &some_item, 1, nullptr)),
 	ON(usdma_copy_2d(o.stream, &some_rect)),
 	ON(usdma_fill(o.stream, &ns, 0, 8, 8)),
-	ON(usdma_reduce(o.stream, &place, &ns, 8, USDMA_INT64, USDMA_SUM)),
+	ON(usdma_reduce(o.stream, &allocated, &ns, 8, USDMA_INT64, USDMA_SUM)),
 	ON(usdma_write_value(o.stream, &ns, 0)),
 	ON(usdma_wait_value(o.stream, &ns, USDMA_EQ, 0)),
 };
@@ -322,14 +322,14 @@ const named on_completions[] = {
 	ON(usdma_completion_destroy(o.completion)),
 	ON(usdma_completion_finish(o.completion)),
 };
-/* With each of two handles wrong. */
+/* Calls with two handles, each of which may be invalid. */
 const named on_two[] = {
 	ON(usdma_event_record(o.event, o.stream)),
 	ON(usdma_stream_wait_event(o.stream, o.event)),
 	ON(usdma_prep_completion(o.completion, o.stream, reinterpret_cast<io_uring_sqe *>(sqe), 0)),
 };
 
-template <size_t n> int not_refused(const named (&calls)[n], const objects &o, int want, const char *how)
+template <size_t n> int count_not_refused(const named (&calls)[n], const objects &o, int want, const char *how)
 {
 	int bad = 0;
 
@@ -344,13 +344,13 @@ template <size_t n> int not_refused(const named (&calls)[n], const objects &o, i
 	return bad;
 }
 
-int none_of(const objects &o, const objects &good, const char *how)
+int check_all_refused(const objects &o, const objects &good, const char *how)
 {
-	int bad = not_refused(on_devices, o, -EBADF, how) + not_refused(on_streams, o, -EBADF, how) +
-		  not_refused(on_events, o, -EBADF, how) + not_refused(on_completions, o, -EBADF, how);
+	int bad = count_not_refused(on_devices, o, -EBADF, how) + count_not_refused(on_streams, o, -EBADF, how) +
+		  count_not_refused(on_events, o, -EBADF, how) + count_not_refused(on_completions, o, -EBADF, how);
 
-	bad += not_refused(on_two, {o.dev, o.stream, good.event, good.completion}, -EBADF, how);
-	bad += not_refused(on_two, {o.dev, o.stream, o.event, o.completion}, -EBADF, how);
+	bad += count_not_refused(on_two, {o.dev, o.stream, good.event, good.completion}, -EBADF, how);
+	bad += count_not_refused(on_two, {o.dev, o.stream, o.event, o.completion}, -EBADF, how);
 	assert_int_equal(usdma_event_record(o.event, good.stream), -EBADF);
 	assert_int_equal(usdma_stream_wait_event(good.stream, o.event), -EBADF);
 	assert_int_equal(usdma_event_elapsed(o.event, good.event, &ns), -EBADF);
@@ -379,7 +379,7 @@ void end(const objects &o)
 
 } // namespace
 
-static void handles_that_are_none(void **)
+static void invalid_handles(void **)
 {
 	alignas(64) char stack[4096] = {};
 	const objects none = {}, good = make(), dead = make();
@@ -394,19 +394,20 @@ static void handles_that_are_none(void **)
 	WORKS(usdma_completion_destroy(dead.completion));
 	WORKS(usdma_event_destroy(dead.event));
 	WORKS(usdma_stream_destroy(dead.stream));
-	/* Its device is still open, by the good one's reference. */
-	bad = none_of({none.dev, dead.stream, dead.event, dead.completion}, good, "destroyed");
-	bad += none_of(none, good, "NULL") + none_of(wild, good, "never made") + none_of(other, good, "another kind");
-	assert_int_equal(usdma_host_alloc(wild.dev, 64, &place), -EBADF);
+	/* The device is still open: `good` has a reference. */
+	bad = check_all_refused({none.dev, dead.stream, dead.event, dead.completion}, good, "destroyed");
+	bad += check_all_refused(none, good, "NULL") + check_all_refused(wild, good, "never made") +
+	       check_all_refused(other, good, "another kind");
+	assert_int_equal(usdma_host_alloc(wild.dev, 64, &allocated), -EBADF);
 	WORKS(usdma_close(dead.dev));
 	end(good);
 	const objects again = make();
-	bad += not_refused(on_devices, {dead.dev, nullptr, nullptr, nullptr}, -EBADF, "closed");
+	bad += count_not_refused(on_devices, {dead.dev, nullptr, nullptr, nullptr}, -EBADF, "closed");
 	end(again);
 	assert_int_equal(bad, 0);
 }
 
-static void pointers_that_are_needed(void **)
+static void null_pointers_and_bad_values(void **)
 {
 	static const named calls[] = {
 		ON(usdma_open(nullptr, nullptr)),
@@ -418,7 +419,7 @@ static void pointers_that_are_needed(void **)
 		ON(usdma_host_register(nullptr, 64, 0)),
 		ON(usdma_host_unregister(nullptr)),
 		ON(usdma_device_alloc(o.dev, 64, nullptr)),
-		ON(usdma_pointer_get_info(&place, nullptr)),
+		ON(usdma_pointer_get_info(&allocated, nullptr)),
 		ON(usdma_stream_create(o.dev, nullptr, nullptr)),
 		ON(usdma_stream_take_error(o.stream, nullptr)),
 		ON(usdma_stream_get_stats(o.stream, nullptr)),
@@ -435,11 +436,11 @@ static void pointers_that_are_needed(void **)
 		ON(usdma_setting_get(nullptr, sqe, sizeof(sqe))),
 		ON(usdma_setting_get("spin_us", nullptr, 64)),
 		ON(usdma_setting_describe(0, nullptr)),
-		/* … and what is out of range. */
-		ON(usdma_host_alloc(o.dev, 0, &place)),
+		/* Values out of range. */
+		ON(usdma_host_alloc(o.dev, 0, &allocated)),
 		ON(usdma_host_register(sqe, 0, 0)),
 		ON(usdma_host_register(sqe, 64, 0x10)),
-		ON(usdma_device_alloc(o.dev, 0, &place)),
+		ON(usdma_device_alloc(o.dev, 0, &allocated)),
 		ON(usdma_event_create(o.dev, 0x10, &made_event)),
 		ON(usdma_stream_set_fail_mode(o.stream, 2)),
 		ON(usdma_stream_set_fail_mode(o.stream, -1)),
@@ -447,7 +448,7 @@ static void pointers_that_are_needed(void **)
 	const objects good = make();
 	usdma_stream_options opt = {sizeof(opt), 0, 0, 1};
 
-	assert_int_equal(not_refused(calls, good, -EINVAL, "refused"), 0);
+	assert_int_equal(count_not_refused(calls, good, -EINVAL, "refused"), 0);
 	assert_int_equal(usdma_stream_create(good.dev, &opt, &made_stream), -EINVAL);
 	opt.reserved = 0;
 	for (const uint32_t priority : {1u, 7u, ~0u}) {
@@ -467,8 +468,8 @@ static bool only(const unsigned char *p, size_t len, unsigned char a, unsigned c
 	return std::all_of(p, p + len, [=](unsigned char c) { return c == a || c == b; });
 }
 
-/* This process has never had anything but 0x6e in blocks of this sort. */
-static void blocks_are_aligned_and_clean(void **)
+/* The process writes only 0x6e: a new block has zeros or that, never other data. */
+static void blocks_are_aligned_and_hold_no_old_data(void **)
 {
 	static constexpr size_t sizes[] = {1, 63, 512, 4097, 100000, 2 << 20, (2 << 20) + 5};
 	device dev;
@@ -488,7 +489,7 @@ static void blocks_are_aligned_and_clean(void **)
 		}
 }
 
-static void frees(void **)
+static void invalid_frees(void **)
 {
 	usdma_pointer_info info = {};
 	device dev;
@@ -510,7 +511,7 @@ static void frees(void **)
 	assert_int_equal(usdma_device_free(mem), -EINVAL);
 	assert_int_equal(usdma_device_alloc(dev, size_t(1) << 60, &mem), -ENOMEM);
 	assert_int_equal(usdma_host_alloc(dev, ~size_t(0), &host), -ENOMEM);
-	/* What is no block's: NULL, a variable, device memory that was freed. */
+	/* Not part of an allocation: NULL, a variable, freed device memory. */
 	for (const void *p : {static_cast<const void *>(nullptr), static_cast<const void *>(&plain)}) {
 		WORKS(usdma_pointer_get_info(p, &info));
 		assert_int_equal(info.memory_class, USDMA_MEMORY_UNREGISTERED);
@@ -537,7 +538,7 @@ static void registrations(void **)
 	stream s(dev);
 	block pinned(dev, kind::pinned, 4096), mem(dev, kind::device, 4096);
 	unsigned char *p = pages(4, PROT_READ | PROT_WRITE), *fixed = pages(1, PROT_READ),
-		      *gone = pages(1, PROT_READ | PROT_WRITE);
+		      *unmapped = pages(1, PROT_READ | PROT_WRITE);
 
 	WORKS(usdma_host_register(p + 1003, 5001, 0));
 	assert_int_equal(usdma_host_register(p + 1003 + 5000, 10, 0), -EEXIST);
@@ -546,9 +547,9 @@ static void registrations(void **)
 	assert_int_equal(usdma_host_unregister(pinned.data()), -ENOENT);
 	WORKS(usdma_host_unregister(p + 1003));
 	assert_int_equal(usdma_host_unregister(p + 1003), -ENOENT);
-	munmap(gone, 4096);
-	assert_int_equal(usdma_host_register(gone, 4096, 0), -EFAULT);
-	/* Without write permission: only for devices that read. */
+	munmap(unmapped, 4096);
+	assert_int_equal(usdma_host_register(unmapped, 4096, 0), -EFAULT);
+	/* Memory without write permission can only be registered read-only. */
 	assert_int_equal(usdma_host_register(fixed, 4096, 0), -EFAULT);
 	WORKS(usdma_host_register(fixed, 4096, USDMA_REGISTER_READ_ONLY));
 	WORKS(usdma_fill_sync(dev, mem.data(), 0xff, 1, 4096, long_ms));
@@ -563,68 +564,68 @@ static void registrations(void **)
 
 /* ---- the end of a device ---------------------------------------------------------------------------- */
 
-/* With a channel of its own the wait lies in the ring, and the device would wait as long as nobody writes. */
+/* A stream with its own channel has the wait in its ring: without the close the device would wait forever. */
 static void close_drops_a_wait_in_a_ring(void **)
 {
-	usdma_device *goes;
+	usdma_device *closing;
 	usdma_stream *s;
 	void *mem, *host;
 
-	WORKS(usdma_open_index(1, &goes));
-	WORKS(usdma_stream_create(goes, nullptr, &s));
-	WORKS(usdma_device_alloc(goes, 4096, &mem));
-	WORKS(usdma_host_alloc(goes, 64, &host));
-	WORKS(usdma_fill_sync(goes, mem, 0, 8, 4096, long_ms));
+	WORKS(usdma_open_index(1, &closing));
+	WORKS(usdma_stream_create(closing, nullptr, &s));
+	WORKS(usdma_device_alloc(closing, 4096, &mem));
+	WORKS(usdma_host_alloc(closing, 64, &host));
+	WORKS(usdma_fill_sync(closing, mem, 0, 8, 4096, long_ms));
 	memset(host, 0x11, 64);
 	WORKS(usdma_wait_value(s, mem, USDMA_EQ, 1));
 	WORKS(usdma_copy(s, host, mem, 64));
-	WORKS(usdma_close(goes));
+	WORKS(usdma_close(closing));
 	assert_true(only(static_cast<unsigned char *>(host), 64, 0x11, 0x11));
 	assert_int_equal(usdma_stream_query(s), -EBADF);
-	/* It was not given up for that. */
-	WORKS(usdma_open_index(1, &goes));
-	WORKS(usdma_copy_sync(goes, host, host, 0, long_ms));
-	WORKS(usdma_close(goes));
+	/* The device is still usable. */
+	WORKS(usdma_open_index(1, &closing));
+	WORKS(usdma_copy_sync(closing, host, host, 0, long_ms));
+	WORKS(usdma_close(closing));
 	WORKS(usdma_host_free(host));
 }
 
-static void close_ends_what_is_left(void **)
+static void close_finishes_or_drops_work(void **)
 {
 	const size_t size = 8 << 20;
-	device stays;
-	stream gated(stays);
-	block word(stays, kind::pinned, 64);
+	device other;
+	stream gated(other);
+	block word(other, kind::pinned, 64);
 	usdma_pointer_info info = {};
-	usdma_device *goes, *again;
+	usdma_device *closing, *again;
 	usdma_stream *busy, *waits;
 	usdma_event *never, *reached, *dropped;
 	void *mem, *host;
 
 	info.struct_size = sizeof(info);
 	memset(word.data(), 0, 64);
-	WORKS(usdma_open_index(1, &goes));
+	WORKS(usdma_open_index(1, &closing));
 	WORKS(usdma_open_index(1, &again));
-	WORKS(usdma_stream_create(goes, nullptr, &busy));
-	WORKS(usdma_stream_create(goes, nullptr, &waits));
-	WORKS(usdma_event_create(goes, 0, &reached));
-	WORKS(usdma_event_create(goes, 0, &dropped));
-	WORKS(usdma_device_alloc(goes, size, &mem));
-	WORKS(usdma_host_alloc(goes, size + 64, &host));
+	WORKS(usdma_stream_create(closing, nullptr, &busy));
+	WORKS(usdma_stream_create(closing, nullptr, &waits));
+	WORKS(usdma_event_create(closing, 0, &reached));
+	WORKS(usdma_event_create(closing, 0, &dropped));
+	WORKS(usdma_device_alloc(closing, size, &mem));
+	WORKS(usdma_host_alloc(closing, size + 64, &host));
 	auto *bytes = static_cast<unsigned char *>(host);
 	memset(bytes, 0x11, size + 64);
-	WORKS(usdma_fill_sync(goes, mem, 0x77, 1, size, long_ms));
-	/* For an event of a stream that waits itself. */
+	WORKS(usdma_fill_sync(closing, mem, 0x77, 1, size, long_ms));
+	/* `waits` waits for an event of `gated`, which waits itself. */
 	WORKS(usdma_wait_value(gated, word.data(), USDMA_EQ, 1));
-	WORKS(usdma_event_create(stays, 0, &never));
+	WORKS(usdma_event_create(other, 0, &never));
 	WORKS(usdma_event_record(never, gated));
 	WORKS(usdma_stream_wait_event(waits, never));
 	WORKS(usdma_copy(waits, bytes + size, mem, 64));
 	WORKS(usdma_event_record(dropped, waits));
 	WORKS(usdma_close(again));
-	assert_int_equal(usdma_stream_query(waits), 0); /* the other reference holds it */
+	assert_int_equal(usdma_stream_query(waits), 0); /* the other reference keeps the device open */
 	WORKS(usdma_copy(busy, bytes, mem, size));
 	WORKS(usdma_event_record(reached, busy));
-	WORKS(usdma_close(goes));
+	WORKS(usdma_close(closing));
 	assert_true(only(bytes, size, 0x77, 0x77));
 	assert_true(only(bytes + size, 64, 0x11, 0x11));
 	for (usdma_stream *s : {busy, waits}) {
@@ -639,8 +640,8 @@ static void close_ends_what_is_left(void **)
 	WORKS(usdma_pointer_get_info(mem, &info));
 	assert_int_equal(info.size, 0);
 	assert_int_equal(usdma_device_free(mem), -EINVAL);
-	assert_int_equal(usdma_device_sync(goes, 0), -EBADF);
-	assert_int_equal(usdma_close(goes), -EBADF);
+	assert_int_equal(usdma_device_sync(closing, 0), -EBADF);
+	assert_int_equal(usdma_close(closing), -EBADF);
 	WORKS(usdma_host_free(host));
 	assert_int_equal(usdma_event_query(never), 0);
 	WORKS(usdma_stream_abort(gated));
@@ -651,19 +652,19 @@ static void close_ends_what_is_left(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(a_text_stays_until_the_next_failure),
+		cmocka_unit_test(error_text_stays_until_the_next_failure),
 		cmocka_unit_test(the_version_has_three_numbers),
-		cmocka_unit_test(looking_takes_no_settings_into_use),
-		cmocka_unit_test(counting_opens_none),
+		cmocka_unit_test(reading_settings_does_not_fix_them),
+		cmocka_unit_test(device_count_opens_no_device),
 		cmocka_unit_test(sixteen_devices),
-		cmocka_unit_test(devices_that_cannot_be_reached),
-		cmocka_unit_test(lines_of_the_log),
-		cmocka_unit_test(handles_that_are_none),
-		cmocka_unit_test(pointers_that_are_needed),
-		cmocka_unit_test(blocks_are_aligned_and_clean),
-		cmocka_unit_test(frees),
+		cmocka_unit_test(unreachable_devices),
+		cmocka_unit_test(log_levels),
+		cmocka_unit_test(invalid_handles),
+		cmocka_unit_test(null_pointers_and_bad_values),
+		cmocka_unit_test(blocks_are_aligned_and_hold_no_old_data),
+		cmocka_unit_test(invalid_frees),
 		cmocka_unit_test(registrations),
-		cmocka_unit_test(close_ends_what_is_left),
+		cmocka_unit_test(close_finishes_or_drops_work),
 		cmocka_unit_test(close_drops_a_wait_in_a_ring),
 	};
 

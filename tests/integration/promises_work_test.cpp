@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sentences of <usdma/usdma.h> and <usdma/uring.h> about streams, copies, events and completions
+ * Guarantees of <usdma/usdma.h> and <usdma/uring.h> about streams, copies, events and completions
  * (docs/reliability.md).
  */
 #include "tests/integration/native.h"
@@ -35,11 +35,11 @@ static bool holds(usdma_device *dev, const block &b, unsigned char want)
 	return all_are(got.data(), got.size(), want);
 }
 
-/* ---- memory under work ------------------------------------------------------------------------------ */
+/* ---- memory in use ---------------------------------------------------------------------------------- */
 
 /*
- * Behind a gate the copies have not begun: who gets the blocks next is not written, and what they read is still
- * there.
+ * Blocks are freed before the gated copies that use them run: the copies write no later owner of the blocks, and
+ * read the old data.
  */
 static void freed_blocks_wait_for_their_work(void **)
 {
@@ -62,7 +62,7 @@ static void freed_blocks_wait_for_their_work(void **)
 	WORKS(usdma_host_free(into_host));
 	WORKS(usdma_host_free(of_host));
 	WORKS(usdma_device_free(into_mem));
-	assert_int_equal(usdma_stream_query(s), 0); /* none of them has waited */
+	assert_int_equal(usdma_stream_query(s), 0); /* no free waited for the copies */
 	for (int i = 0; i < 40; i++) {
 		next.emplace_back(dev, i % 2 ? kind::device : kind::pinned, size);
 		put(dev, next.back(), 0x11);
@@ -74,7 +74,7 @@ static void freed_blocks_wait_for_their_work(void **)
 	assert_true(holds(dev, out, 0x66));
 }
 
-static void registered_memory_goes_the_asynchronous_way(void **)
+static void copies_of_registered_memory_are_asynchronous(void **)
 {
 	device dev;
 	stream s(dev);
@@ -86,7 +86,7 @@ static void registered_memory_goes_the_asynchronous_way(void **)
 	put(dev, mem, 0x45);
 	WORKS(usdma_host_register(odd, size - 13, 0));
 	g.close(s);
-	WORKS(usdma_copy(s, odd, mem.data(), size - 13)); /* returns: it does not wait for the gate */
+	WORKS(usdma_copy(s, odd, mem.data(), size - 13)); /* returns without a wait for the gate */
 	assert_int_equal(usdma_stream_query(s), 0);
 	assert_true(all_are(plain.data(), size, 0x44));
 	g.open();
@@ -95,8 +95,8 @@ static void registered_memory_goes_the_asynchronous_way(void **)
 	WORKS(usdma_host_unregister(odd));
 }
 
-/* A copy that has not begun finds the memory gone, or has ended before; the device does not touch it. */
-static void unregistered_memory_is_left_alone(void **)
+/* A copy that begins after the unregistration fails; the device does not access the memory. */
+static void unregistered_memory_is_not_accessed(void **)
 {
 	device dev;
 	usdma_stream *s;
@@ -112,7 +112,7 @@ static void unregistered_memory_is_left_alone(void **)
 		WORKS(usdma_copy(s, plain.data(), mem.data(), size));
 	WORKS(usdma_host_unregister(plain.data()));
 	memset(plain.data(), 0x11, size);
-	for (int i = 0; i < 8; i++) { /* these may get its place in the device's address space */
+	for (int i = 0; i < 8; i++) { /* these may get the same device addresses */
 		others.emplace_back(dev, kind::registered, size);
 		memset(others.back().data(), 0x22, size);
 	}
@@ -153,32 +153,32 @@ static uint64_t read_one(int fd)
 	return v;
 }
 
-static void files_are_signalled(void **)
+static void signalled_fds(void **)
 {
 	device dev;
 	stream s(dev);
 	gate g(dev);
-	const int kept = eventfd(0, EFD_CLOEXEC), given = dup(kept);
-	int ends[2];
+	const int efd = eventfd(0, EFD_CLOEXEC), duplicate = dup(efd);
+	int pipe_fds[2];
 	pollfd none;
 
-	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pipe(pipe_fds), 0);
 	g.close(s);
-	for (const int fd : {ends[1], given})
-		WORKS(usdma_stream_signal_fd(s, fd)); /* at once */
-	close(given);
-	close(ends[1]);
-	none = {kept, POLLIN, 0};
+	for (const int fd : {pipe_fds[1], duplicate})
+		WORKS(usdma_stream_signal_fd(s, fd)); /* does not wait */
+	close(duplicate);
+	close(pipe_fds[1]);
+	none = {efd, POLLIN, 0};
 	assert_int_equal(poll(&none, 1, 0), 0);
 	g.open();
-	assert_int_equal(read_one(kept), 1);
-	assert_int_equal(read_one(ends[0]), 1);
+	assert_int_equal(read_one(efd), 1);
+	assert_int_equal(read_one(pipe_fds[0]), 1);
 	WORKS(usdma_stream_sync(s, long_ms));
-	close(kept);
-	close(ends[0]);
+	close(efd);
+	close(pipe_fds[0]);
 }
 
-static void no_descriptor_is_left(void **)
+static void out_of_file_descriptors(void **)
 {
 	device dev;
 	stream s(dev);
@@ -204,15 +204,15 @@ static void no_descriptor_is_left(void **)
 
 namespace {
 
-struct turns {
+struct call_counts {
 	usdma_device *dev;
 	std::atomic<int> inside{0}, most{0}, calls{0}, bad{0};
 };
 
-/* A function makes calls of its own, on a stream of its own. */
-void take_turn(void *arg)
+/* The function calls the library, with its own stream. */
+void count_and_call(void *arg)
 {
-	auto *t = static_cast<turns *>(arg);
+	auto *t = static_cast<call_counts *>(arg);
 	usdma_stream *own = nullptr;
 	void *mem = nullptr, *host = nullptr;
 
@@ -229,18 +229,18 @@ void take_turn(void *arg)
 
 } // namespace
 
-static void functions_take_turns(void **)
+static void functions_run_one_at_a_time(void **)
 {
 	device dev;
 	std::vector<stream> all;
-	turns t;
+	call_counts t;
 
 	t.dev = dev;
 	for (int i = 0; i < 4; i++)
 		all.emplace_back(dev);
 	for (int i = 0; i < 100; i++)
-		WORKS(usdma_stream_call(all[size_t(i) % 4], take_turn, &t, i % 3 == 0));
-	/* One that does not hold its stream may still run when that is done. */
+		WORKS(usdma_stream_call(all[size_t(i) % 4], count_and_call, &t, i % 3 == 0));
+	/* A function that does not block its stream may still run after the stream's work. */
 	const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(long_ms);
 	while ((t.calls < 100 || t.inside) && std::chrono::steady_clock::now() < end)
 		std::this_thread::yield();
@@ -300,7 +300,7 @@ static void a_batch_runs_up_to_its_error(void **)
 	}
 }
 
-static void rectangles_at_once(void **)
+static void synchronous_rectangles(void **)
 {
 	device dev;
 	stream s(dev);
@@ -329,7 +329,7 @@ static void rectangles_at_once(void **)
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-static void fills_of_all_memory(void **)
+static void fills_of_each_memory_kind(void **)
 {
 	const uint64_t pattern = 0x1122334455667788;
 	device dev;
@@ -389,7 +389,7 @@ static void each_comparison(void **)
 
 /* ---- events ----------------------------------------------------------------------------------------- */
 
-static void marks_of_events(void **)
+static void event_marks(void **)
 {
 	device dev;
 	stream gated(dev), idle(dev), waits(dev);
@@ -402,7 +402,7 @@ static void marks_of_events(void **)
 	WORKS(usdma_event_create(dev, 0, &e));
 	memset(a.data(), 1, 64);
 	memset(b.data(), 0, 64);
-	/* Never recorded: holds nothing up. */
+	/* An event that was never recorded delays nothing. */
 	WORKS(usdma_stream_wait_event(waits, never));
 	WORKS(usdma_event_sync(never, -1));
 	WORKS(usdma_stream_sync(waits, long_ms));
@@ -415,13 +415,13 @@ static void marks_of_events(void **)
 	assert_int_equal(usdma_event_elapsed(late, first, &ns), -EAGAIN);
 	WORKS(usdma_stream_wait_event(waits, e));
 	WORKS(usdma_copy(waits, b.data(), a.data(), 64));
-	/* A later record takes the mark away; who waits already waits for the former. */
+	/* A later record replaces the mark; earlier waits still wait for the old one. */
 	WORKS(usdma_event_record(e, idle));
 	WORKS(usdma_event_sync(e, long_ms));
 	assert_int_equal(usdma_event_query(e), 1);
 	assert_int_equal(usdma_stream_query(waits), 0);
 	assert_int_equal(b.data()[0], 0);
-	/* Destroyed: who waits is served when its mark is reached. */
+	/* After the event is destroyed, the wait is over when its mark is reached. */
 	WORKS(usdma_event_destroy(e));
 	assert_int_equal(usdma_stream_sync(waits, 2), -ETIMEDOUT);
 	g.open();
@@ -444,10 +444,10 @@ public:
 			io_uring_queue_exit(&r_);
 	}
 	ring(const ring &) = delete;
-	bool is_there() const { return has_; }
+	bool is_supported() const { return has_; }
 	io_uring_sqe *sqe() { return io_uring_get_sqe(&r_); }
 	void submit() { assert_int_equal(io_uring_submit(&r_), 1); }
-	/* The next CQE's result, with this user_data; 0: with any. */
+	/* Result of the next CQE, which must have this user_data; 0: any. */
 	int result(uint64_t user_data = 0)
 	{
 		__kernel_timespec limit = {long_ms / 1000, 0};
@@ -477,7 +477,7 @@ static void completions(void **)
 	ring r;
 	io_uring_sqe untouched, sqe;
 
-	if (!r.is_there()) { /* forbidden here, by seccomp or by the kernel's setting */
+	if (!r.is_supported()) { /* forbidden by seccomp or by a sysctl */
 		print_message("no io_uring\n");
 		skip();
 	}
@@ -489,8 +489,8 @@ static void completions(void **)
 	sqe = untouched;
 	assert_int_equal(usdma_prep_completion(c, dead, &sqe, 1), -EBADF);
 	assert_memory_equal(&sqe, &untouched, sizeof(sqe));
-	/* The work has ended before: its CQE comes all the same. */
-	int fd = -1; /* the completion's own: the process may open others at any time */
+	/* All work has ended before: the CQE still comes. */
+	int fd = -1; /* the completion's fd; the process may open other fds */
 	for (uint64_t i = 1; i < 4; i++) {
 		io_uring_sqe *const next = r.sqe();
 
@@ -508,7 +508,7 @@ static void completions(void **)
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
-/* The ring's read is cancelled; the completion is free once the work has ended, and not before. */
+/* The ring's read is cancelled; the completion is reusable when the work has ended, not before. */
 static void a_cancelled_completion(void **)
 {
 	device dev;
@@ -518,7 +518,7 @@ static void a_cancelled_completion(void **)
 	ring r;
 	int err;
 
-	if (!r.is_there()) {
+	if (!r.is_supported()) {
 		print_message("no io_uring\n");
 		skip();
 	}
@@ -562,18 +562,18 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(freed_blocks_wait_for_their_work),
-		cmocka_unit_test(registered_memory_goes_the_asynchronous_way),
-		cmocka_unit_test(unregistered_memory_is_left_alone),
+		cmocka_unit_test(copies_of_registered_memory_are_asynchronous),
+		cmocka_unit_test(unregistered_memory_is_not_accessed),
 		cmocka_unit_test(destroy_waits_for_the_work),
-		cmocka_unit_test(files_are_signalled),
-		cmocka_unit_test(no_descriptor_is_left),
-		cmocka_unit_test(functions_take_turns),
+		cmocka_unit_test(signalled_fds),
+		cmocka_unit_test(out_of_file_descriptors),
+		cmocka_unit_test(functions_run_one_at_a_time),
 		cmocka_unit_test(copy_sync_waits_for_no_stream),
 		cmocka_unit_test(a_batch_runs_up_to_its_error),
-		cmocka_unit_test(rectangles_at_once),
-		cmocka_unit_test(fills_of_all_memory),
+		cmocka_unit_test(synchronous_rectangles),
+		cmocka_unit_test(fills_of_each_memory_kind),
 		cmocka_unit_test(each_comparison),
-		cmocka_unit_test(marks_of_events),
+		cmocka_unit_test(event_marks),
 		cmocka_unit_test(completions),
 		cmocka_unit_test(a_cancelled_completion),
 	};

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""USDMA_CHECK=race over small programs: each racy one is reported in each run, no fixed one in any.  Prints TAP.
+"""Runs small programs with USDMA_CHECK=race: each racy version is reported in each run, no fixed one is.  Prints TAP.
 
-race.py RACE-CASES [USDMACTL]      USDMA_TEST_SCALE times 3 runs of each, which take turns in their timing
+race.py RACE-CASES [USDMACTL]      USDMA_TEST_SCALE times 3 runs of each program, with different timings
 """
 import concurrent.futures
 import ctypes
@@ -32,7 +32,7 @@ load(cache, host, streams[0])
 use(cache, other, streams[1])
 assert acl.rt.synchronize_device() == 0
 """
-# Standard error is a full pipe. It is read when calls make no progress any more, and one more was made.
+# Standard error is a full pipe. The script reads it when its calls make no progress any more.
 PIPE_SCRIPT = """import os, threading, time
 import acl
 
@@ -99,11 +99,11 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "not_recorded": "write after read", "pages_released": "write after write", "event_ignored": "write after read",
          "wait_elided": "write after read", "non_blocking_source": "source changed", "default_only": "free in use",
          "result_too_early": "read after write"}
-# With the word guard only.
+# Only reported with USDMA_CHECK=guard.
 GUARD = {name: "read after write" if name == "guard_load" else "write after read"
          for name in ("guard_store", "guard_load", "guard_shared", "guard_threads", "guard_chained", "guard_fork", "guard_waited")}
 CHANGED = "source changed"
-# Of CuSan: what else than a read after write is reported; "": there is no racy one.
+# CuSan's cases that are not a read after write; "": there is no racy version.
 CUSAN = {"04": "write after write", "31": "write after write", "07": "", "08": "", "09": "", "10": "", "21": "", "22": ""}
 
 
@@ -130,29 +130,29 @@ def run(program, words, check, more=(), stdin=subprocess.DEVNULL):
     return done, [line for line in lines if "report" in line], ([line for line in lines if "summary" in line] or [{}])[-1]
 
 
-def words_of(name, i):
-    """USDMA_CHECK of a round.  An embedded device opens what it writes, with early at once."""
+def check_setting(name, i):
+    """USDMA_CHECK of a round.  guard_load never runs with early: an embedded device would write at once, which unguards the pages."""
     if name == "guard_load":
         return "race,guard"
     return TIMINGS[i % len(TIMINGS)] + (",unwritten" if kind_of(name) == UNWRITTEN or i % 3 == 2 else "") + (",guard" if i % 2 or name in GUARD else "")
 
 
 def wrong_racy(name, check, done, reports, summary):
-    """What is wrong with the run of a racy program; "": nothing."""
-    # The store itself is caught before it is noticed; memset(3) may store by two instructions.
+    """Text of the failure of a racy program's run; "": success."""
+    # With guard the store itself is reported; memset(3) may use two store instructions.
     caught = kind_of(name) == CHANGED and "guard" in check
     kind = "write after read" if caught else kind_of(name)
     if done.returncode != STATUS or not 1 <= len(reports) <= 1 + caught:
         return f"exit status {done.returncode}, {len(reports)} reports"
     if {r["kind"] for r in reports} != {kind} or summary.get("summary") != len(reports):
         return f"{reports[0]['kind']}; {summary}"
-    return "" if reports[0]["where"]["block"] and "usdma: race 1:" in done.stderr else "the text lacks it"
+    return "" if reports[0]["where"]["block"] and "usdma: race 1:" in done.stderr else "the report has no block, or no text on standard error"
 
 
 def check_form(program, name, form, rounds):
-    """(whether each round is as it should be, the point's name, what else)"""
+    """(whether each round has the expected result, the point's name, details of a failure)"""
     for i in range(rounds):
-        check = words_of(name, i)
+        check = check_setting(name, i)
         done, reports, summary = run(program, (name, form), check)
         wrong = wrong_racy(name, check, done, reports, summary) if form == "racy" else \
             "" if not done.returncode and not reports and summary.get("summary") == 0 else f"exit status {done.returncode}"
@@ -178,9 +178,9 @@ def check_settings(to, program):
         done, reports, summary = run(program, racy, "race", {"USDMA_CHECK_SUPPRESSIONS": f.name}.items())
     to.add(done.returncode == 0 and not reports and summary.get("suppressed") == 1, "a suppressed report is only counted", done.stderr)
     done, reports, _ = run(program, racy, "late")
-    to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without the word", done.stderr)
+    to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without USDMA_CHECK=race", done.stderr)
     done, reports, _ = run(program, ("cache_unwritten", "racy"), "race")
-    to.add(done.returncode == 0 and not reports, "unwritten memory is read without a report if the word is not there", done.stderr)
+    to.add(done.returncode == 0 and not reports, "reads of unwritten memory are not reported without USDMA_CHECK=unwritten", done.stderr)
 
 
 def has_library(name):
@@ -191,7 +191,7 @@ def has_library(name):
 
 
 def check_stacks(to, program):
-    """Both operations and the allocation, with lines where libdw is."""
+    """Reports have stacks of both operations and of the allocation, with source lines if libdw is installed."""
     _, reports, _ = run(program, ("read_before_load", "racy"), "race")
     report = reports[0] if reports else {"first": {}, "second": {}, "where": {}}
     stacks = [report[side].get("stack", []) for side in ("first", "second", "where")]
@@ -201,14 +201,14 @@ def check_stacks(to, program):
     lines = [[f["line"] for f in stack if f["file"].endswith(("race_cases.cpp", "race_program.h")) and f["line"]] for stack in stacks]
     named = [any("race::" in f["function"] for f in stack) for stack in stacks]
     to.add(all(lines) and lines[0] != lines[1] and all(named), "stacks have lines of source", f"{stacks}")
-    # Else a file that libdw opens would be the program's standard input.
+    # Otherwise a file that libdw opens would become the program's standard input.
     _, reports, _ = run("sh", ("-c", 'exec "$0" "$@" <&-', program, "read_before_load", "racy"), "race")
     stack = reports[0]["first"]["stack"] if reports else []
     return to.add(bool(stack) and not any(f["line"] for f in stack), "no lines of source while a standard stream is closed", f"{stack}")
 
 
 def check_guard(to, program):
-    """The instruction, and who called; without the word nothing is guarded."""
+    """Reports have the CPU's instruction and its callers; without USDMA_CHECK=guard no page is guarded."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "race_guard.cpp"), encoding="utf-8") as f:
         lines = f.read().split("\n")
     for name, mark in (("guard_store", "/* the store */"), ("guard_load", "/* the load */")):
@@ -225,14 +225,14 @@ def check_guard(to, program):
     pending = [run(program, (name, "racy"), "race,guard")[1][0]["first"]["stream"] for name in ("guard_store", "guard_waited")]
     to.add(pending[0] == pending[1], "a report names the copy that was not waited for", f"{pending}")
     done, reports, _ = run(program, ("guard_load", "racy"), "race")
-    to.add(done.returncode == 0 and not reports, "no page is guarded without the word", done.stderr)
+    to.add(done.returncode == 0 and not reports, "no page is guarded without USDMA_CHECK=guard", done.stderr)
     done, _, summary = run(program, ("guard_threads", "racy"), "race,guard")
     counts, dropped = summary.get("counts", [0]), summary.get("dropped", {})
     to.add(len(counts) == 1 and 16 <= counts[0] + dropped.get("pages", 0) <= 64, "each page is opened by one access", done.stderr)
 
 
 def check_python(to):
-    """The lines of a script, without the interpreter's own frames."""
+    """Stacks have the lines of a script, without frames of the interpreter."""
     if not importlib.util.find_spec("acl"):
         return to.skip("stacks have lines of Python", "there is no module acl")
     with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
@@ -247,7 +247,7 @@ def check_python(to):
 
 
 def check_python_pipe(to):
-    """Who writes a report has the check's lock, and another thread of Python has to read it."""
+    """A thread writes a report to a full pipe and holds the check's lock, until another thread of Python reads the pipe."""
     what = "a thread of Python reads the reports"
     if not importlib.util.find_spec("acl"):
         return to.skip(what, "there is no module acl")
@@ -266,7 +266,7 @@ def check_lost(to, program):
 
 
 def check_exit(to, program):
-    """A thread that reads standard input has its lock."""
+    """The process exits although a thread that reads standard input holds its lock."""
     end, other = os.pipe()
     try:
         done = run(program, ("read_before_load", "racy", "reading"), "race", stdin=end)[0]
@@ -280,31 +280,31 @@ def check_exit(to, program):
 def check_tool(to, program, tool):
     env = environment({})
 
-    def said(*words):
+    def run_tool(*words):
         return subprocess.run([tool, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, env=env)
-    done = said("--json", "check", "--timing", "early", "--", program, "stale_wait", "racy")
+    done = run_tool("--json", "check", "--timing", "early", "--", program, "stale_wait", "racy")
     found = json.loads(done.stdout or "{}")
     to.add(done.returncode == STATUS and len(found["reports"]) == found["count"] == 1 and found["status"] == STATUS, "usdmactl check: racy",
            done.stdout + done.stderr)
-    done = said("check", "--", program, "stale_wait", "fixed")
+    done = run_tool("check", "--", program, "stale_wait", "fixed")
     to.add(done.returncode == 0 and "No race was found." in done.stdout, "usdmactl check: fixed", done.stdout + done.stderr)
-    done = said("check", "--unwritten", "--", program, "cache_unwritten", "racy")
+    done = run_tool("check", "--unwritten", "--", program, "cache_unwritten", "racy")
     to.add(done.returncode == STATUS and UNWRITTEN in done.stdout, "usdmactl check: unwritten memory", done.stdout + done.stderr)
-    done = said("check", "--guard", "--", program, "guard_store", "racy")
+    done = run_tool("check", "--guard", "--", program, "guard_store", "racy")
     to.add(done.returncode == STATUS and "a store by the CPU" in done.stdout, "usdmactl check: a store to a guarded page", done.stdout + done.stderr)
     with tempfile.TemporaryDirectory() as where:
         saved, left_out = os.path.join(where, "races.json"), os.path.join(where, "left_out.txt")
         with open(left_out, "w", encoding="utf-8") as f:
             f.write("# a comment\nread after write\n")
-        done = said("check", "--report", saved, "--", program, "stale_wait", "racy")
+        done = run_tool("check", "--report", saved, "--", program, "stale_wait", "racy")
         with open(saved, encoding="utf-8") as f:
             lines = [json.loads(line) for line in f]
         to.add(done.returncode == STATUS and [list(line)[0] for line in lines] == ["report", "summary"], "usdmactl check --report leaves the lines", f"{lines}")
-        done = said("check", "--suppressions", left_out, "--", program, "stale_wait", "racy")
+        done = run_tool("check", "--suppressions", left_out, "--", program, "stale_wait", "racy")
         to.add(done.returncode == 0 and "1 were suppressed." in done.stdout, "usdmactl check --suppressions", done.stdout + done.stderr)
-    done = said("check", "--", program, "no", "program")
+    done = run_tool("check", "--", program, "no", "program")
     to.add(done.returncode == 2 and "nothing was checked" in done.stdout, "usdmactl check: the program's own status", done.stdout + done.stderr)
-    done = said("check", "--", "/nonexistent/program")
+    done = run_tool("check", "--", "/nonexistent/program")
     to.add(done.returncode == 127 and "/nonexistent/program" in done.stderr, "usdmactl check: no program", done.stdout + done.stderr)
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bugs in few lines. */
+/* Short programs with ordering bugs. */
 #include "race_program.h"
 
 #include <thread>
@@ -40,7 +40,7 @@ void early_record(program &p)
 	p.move(p.b, p.other, p.cache);
 }
 
-/* One event for two layers: recorded again, it says nothing of the first wait's copy. */
+/* Two layers: the wait for the event of the first load does not cover the second load. */
 void stale_wait(program &p)
 {
 	p.load(p.a, p.cache, p.host, half);
@@ -73,7 +73,7 @@ void reused_buffer(program &p)
 	p.load(p.b, p.other, p.out);
 }
 
-/* A synchronous copy of what another stream still writes. */
+/* A synchronous copy of data that another stream still writes. */
 void synchronous_copy(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -90,7 +90,7 @@ void wrong_stream(program &p)
 	WORKS(aclrtMemset(p.cache, size, 0, size));
 }
 
-/* A block of the cache goes to the next request while its save still runs. */
+/* A block of the cache is given to the next request while its save still runs. */
 void block_reused(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -101,7 +101,7 @@ void block_reused(program &p)
 	WORKS(aclrtMemsetAsync(p.cache, size, 0, size, p.b));
 }
 
-/* The host frees the buffer, that a copy reads. */
+/* The host frees a buffer that a copy reads. */
 void free_in_flight(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -129,7 +129,7 @@ void cleared_early(program &p)
 	WORKS(aclrtMemset(p.host, size, 0, size));
 }
 
-/* A notify is used again: its last record, which was dropped, is not what the wait is for. */
+/* A reset or destroy drops the record of a notify: a later wait is for the next record. */
 void notify_again(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -167,7 +167,7 @@ void notify_missed(program &p)
 	p.move(p.b, p.other, p.cache);
 }
 
-/* Two values in turn: blocks that were loaded, and blocks that were read. The second block's wait is missing. */
+/* Two counters: loaded blocks and read blocks. The wait for the second block is missing. */
 void credits(program &p)
 {
 	uint64_t *words;
@@ -199,7 +199,7 @@ void rows_overlap(program &p)
 				 ACL_MEMCPY_HOST_TO_DEVICE, p.b));
 }
 
-/* Two blocks of one batch go to the same range: a batch has no order of its own. */
+/* Two items of one batch write the same range: the items of a batch are not ordered. */
 void batch_overlap(program &p)
 {
 	void *to[] = {p.cache, p.fixed ? p.cache + half : p.cache}, *from[] = {p.host, p.host + half};
@@ -211,7 +211,7 @@ void batch_overlap(program &p)
 	WORKS(aclrtMemcpyBatchAsync(to, sizes, from, sizes, 2, &attr, &first, 1, &fail, p.a));
 }
 
-/* The cache is allocated and not cleared, and what of it no request filled is read (vllm#31928). */
+/* The cache is allocated without clearing, and parts that no request has filled are read (vllm#31928). */
 void cache_unwritten(program &p)
 {
 	if (p.fixed)
@@ -245,7 +245,7 @@ constexpr one all[] = {
 
 } // namespace
 
-/* ThreadSanitizer knows no memory of a device. */
+/* ThreadSanitizer does not check device memory. */
 #ifdef BESIDE_TSAN
 static const std::vector<one> &more_cases = thread_cases;
 #else

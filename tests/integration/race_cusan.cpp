@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cases of CuSan's tests (github.com/ahueck/cusan, test/runtime, by number) whose subject is the order of copies,
- * streams and events, in calls of ACL, with the labels that they have there. A kernel is a fill or a copy; what the
- * CPU, or MPI, does with device memory is a synchronous copy. Left out is what is of CUDA or of CuSan itself: the
- * implicit order of CUDA's default stream and of its allocations, kernels' arguments, annotations.
+ * The cases of CuSan's tests (github.com/ahueck/cusan, test/runtime, by number) about the order of copies, streams and
+ * events, translated to ACL calls, with CuSan's labels. A kernel is a fill or a copy; accesses to device memory by the
+ * CPU or by MPI are synchronous copies. Not included are cases specific to CUDA or CuSan: the implicit order of CUDA's
+ * default stream and of its allocations, kernel arguments, annotations.
  */
 #include "race_program.h"
 
@@ -135,7 +135,7 @@ void event_query(program &p)
 	use(p, p.cache);
 }
 
-/* A copy between host buffers is no wait for a stream. */
+/* A copy between host buffers does not wait for a stream. */
 void host_to_host(program &p)
 {
 	static char from[4], to[4];
@@ -189,7 +189,7 @@ void post_sync_nonblocking(program &p)
 	use(p, p.cache);
 }
 
-/* There the fixed one is of a stream that the default stream's wait includes; ACL has none. */
+/* CuSan's fixed version uses a stream that the default stream's wait includes; ACL has no such stream. */
 void sync_default_nonblocking(program &p)
 {
 	WORKS(aclrtMemset(p.cache, size, 0, size));
@@ -210,7 +210,7 @@ void malloc_pitch(program &p)
 	use(p, p.cache, pitch * height);
 }
 
-/* There the fixed one has a synchronous copy in CUDA's default stream. */
+/* CuSan's fixed version has a synchronous copy in CUDA's default stream. */
 void memcpy_2d(program &p)
 {
 	constexpr size_t pitch = 512, width = 256, height = 8;
@@ -241,7 +241,7 @@ void async_copy(program &p)
 	p.sync(p.b);
 }
 
-/* There the last copy is ordered by CUDA's default stream. */
+/* In CuSan's version CUDA's default stream orders the last copy. */
 void wait_event(program &p)
 {
 	WORKS(aclrtMemcpy(p.cache, size, p.host, size, ACL_MEMCPY_HOST_TO_DEVICE));

@@ -62,7 +62,7 @@ void guard_waited(program &p)
 	p.sync(p.a);
 }
 
-/* A load of what a copy only reads is no race. A part of a page is not guarded: others may use the rest of it. */
+/* A load of data that a copy only reads is no race. Partly used pages are not guarded: the rest may be in use. */
 void guard_shared(program &p)
 {
 	p.load(p.a, p.cache, p.host + 1, half);
@@ -74,7 +74,7 @@ void guard_shared(program &p)
 	stores(p.host + half / 2);
 }
 
-/* Stores of several threads at once, each to pages of its own. */
+/* Several threads store at once, each to its own pages. */
 void guard_threads(program &p)
 {
 	std::vector<std::thread> all;
@@ -91,7 +91,7 @@ void guard_threads(program &p)
 		t.join();
 }
 
-/* The program's own handler, for its own page. */
+/* The program's signal handler, for a page of the program. */
 char *own_page;
 volatile sig_atomic_t own_faults;
 
@@ -135,7 +135,7 @@ void guard_fork(program &p)
 	if (!child) {
 		int end[2];
 
-		/* The kernel raises no signal: the pages are open from the start. */
+		/* Kernel accesses raise no signal: the pages are accessible from the start. */
 		if (pipe(end) || write(end[1], "x", 1) != 1 || read(end[0], mine, 1) != 1)
 			_exit(1);
 		stores(mine);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small programs, each racy and fixed: race_cases NAME racy|fixed. race.py runs them under USDMA_CHECK=race, which
- * reports each racy one and no fixed one. NAME lost: the fixed one goes on after errors. With a third word a thread
- * reads standard input meanwhile.
+ * Small programs, each with a racy and a fixed version: race_cases NAME racy|fixed. race.py runs them with
+ * USDMA_CHECK=race, which reports each racy version and no fixed one. NAME lost: the fixed version on a lost device.
+ * With a third argument a thread reads standard input meanwhile.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ namespace race {
 
 inline constexpr size_t size = 64 << 10, half = size / 2;
 
-inline bool lost; /* the device is, on purpose */
+inline bool lost; /* the device is lost on purpose */
 
 inline void works(aclError err, const char *call)
 {
@@ -62,7 +62,7 @@ struct program {
 		WORKS(aclrtMemcpyAsync(to, n, from, n, ACL_MEMCPY_DEVICE_TO_DEVICE, s));
 	}
 	void sync(aclrtStream s) { WORKS(aclrtSynchronizeStream(s)); }
-	/* b after a. */
+	/* Orders later work of b after a. */
 	void edge()
 	{
 		WORKS(aclrtRecordEvent(event, a));

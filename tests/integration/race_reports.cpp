@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bugs of public reports in calls of ACL: what a kernel wrote or read there is a fill or a copy here. */
+/* Bugs of public reports, translated to ACL calls: kernels are replaced by fills and copies. */
 #include "race_program.h"
 
 namespace race {
 namespace {
 
-/* The save of a block has no order after the stream that computes it (vllm#45704). */
+/* The save of a block is not ordered after the stream that computes it (vllm#45704). */
 void store_unordered(program &p)
 {
 	WORKS(aclrtMemsetAsync(p.cache, size, 7, size, p.a));
@@ -14,7 +14,7 @@ void store_unordered(program &p)
 	p.save(p.b, p.out, p.cache);
 }
 
-/* One table of block numbers for all batches, while the stream of the copies is held up (TensorRT-LLM#15546). */
+/* All batches share one table of block numbers, while the copy stream is delayed (TensorRT-LLM#15546). */
 void one_table(program &p)
 {
 	for (int batch = 0; batch < 2; batch++) {
@@ -64,7 +64,7 @@ void local_freed(program &p)
 	WORKS(aclrtFreeHost(local));
 }
 
-/* As before; an event says when the data may go (Paddle#32563). */
+/* The same; in the fixed version an event shows when the data may be freed (Paddle#32563). */
 void freed_before_event(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -74,7 +74,7 @@ void freed_before_event(program &p)
 	WORKS(aclrtFreeHost(p.host));
 }
 
-/* The prefetch gets its buffer back when the copy of the last batch was only called (caffe#2998). */
+/* The prefetch reuses its buffer when the copy of the last batch was submitted, but not done (caffe#2998). */
 void prefetch_overtakes(program &p)
 {
 	for (int batch = 0; batch < 2; batch++) {
@@ -99,7 +99,7 @@ void not_recorded(program &p)
 	WORKS(aclrtMemsetAsync(p.cache, size, 0, size, p.a));
 }
 
-/* A request is given up, and its pages go to the next one, while its transfer still writes them (sglang#31357). */
+/* A request is cancelled, and its pages are reused while its transfer still writes them (sglang#31357). */
 void pages_released(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -121,8 +121,7 @@ void event_ignored(program &p)
 	p.load(p.b, p.cache, p.host);
 }
 
-/* There are two buffers for inputs, and the wait for the one that used the buffer before is left out
- * (ik_llama.cpp#2083). */
+/* Two input buffers are used in turns, without a wait for the earlier user of the buffer (ik_llama.cpp#2083). */
 void wait_elided(program &p)
 {
 	for (int i = 0; i < 3; i++) {
@@ -150,7 +149,7 @@ void non_blocking_source(program &p)
 	p.sync(p.a);
 }
 
-/* The default stream alone is waited for before the host's buffer goes (rmm#2521). */
+/* Only the default stream is waited for before the host buffer is freed (rmm#2521). */
 void default_only(program &p)
 {
 	p.load(p.a, p.cache, p.host);

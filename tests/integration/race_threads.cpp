@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs of race_cases that ThreadSanitizer judges: threads beside copies. tsan.py runs them. */
+/* Programs of race_cases that ThreadSanitizer checks: threads and copies. tsan.py runs them. */
 #include "race_program.h"
 #include "usdma/usdma.h"
 
@@ -33,7 +33,7 @@ template <class T> void poll(const std::atomic<T> &word, std::memory_order how)
 		std::this_thread::yield();
 }
 
-/* The thread that copied signals to another one that the copy has ended. */
+/* The thread that made the copy signals its end to another thread. */
 void thread_handover(program &p)
 {
 	std::atomic<int> ended = 0;
@@ -48,7 +48,7 @@ void thread_handover(program &p)
 	other.join();
 }
 
-/* A host function uses the result, behind the copy or on another stream. */
+/* A host function uses the result, after the copy or in another stream. */
 void thread_function(program &p)
 {
 	p.load(p.a, p.cache, p.host);
@@ -57,7 +57,7 @@ void thread_function(program &p)
 		p.fixed ? p.a : p.b, [](void *out) { load(static_cast<char *>(out)); }, p.out + half));
 }
 
-/* The event is polled, which is recorded behind the copy or before it. */
+/* An event is polled that is recorded after the copy, or before it. */
 void thread_query(program &p)
 {
 	aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
@@ -72,7 +72,7 @@ void thread_query(program &p)
 	store(p.host + half);
 }
 
-/* Another thread waits for an event behind the copy, or only for its record. */
+/* Another thread waits for an event after the copy, or only for the record call. */
 void thread_event(program &p)
 {
 	std::atomic<int> recorded = 0;
@@ -90,7 +90,7 @@ void thread_event(program &p)
 	other.join();
 }
 
-/* A stream of the native interface, whose values may be in the host's memory. */
+/* A stream of the native API, which can write values to host memory. */
 struct native {
 	usdma_device *dev = nullptr;
 	usdma_stream *stream = nullptr;
@@ -112,7 +112,7 @@ struct native {
 	void copy(void *to, const void *from) { works(usdma_copy(stream, to, from, size), "usdma_copy"); }
 };
 
-/* The CPU polls a value that the stream writes behind the copy. */
+/* The CPU polls a value that the stream writes after the copy. */
 void thread_polls(program &p)
 {
 	native n;
@@ -150,7 +150,7 @@ void small_copies(program &p)
 
 /* ---- many threads without a race ---------------------------------------------------------------------- */
 
-/* What they share is used under a lock. */
+/* State of all threads, under a lock. */
 struct shared {
 	std::mutex lock;
 	aclrtStream stream;
@@ -233,7 +233,7 @@ void worker::run(unsigned rounds)
 	WORKS(aclrtFree(cache));
 }
 
-/* The racy one loads what the last copy may still write. */
+/* The racy version loads data that the last copy may still write. */
 void threads_many(program &p)
 {
 	shared all = {{}, p.a, p.event, p.host, p.other};

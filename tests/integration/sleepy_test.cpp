@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An engine that sleeps as soon as its ring is empty (the runner gives it spin=0), and
- * submitters that take a stream's lock from each other: each copy is submitted about when
- * the engine goes to sleep, and none may be left lying.  Waiting is by looking only, so
- * that nothing but the submission wakes the engine.
+ * An engine that sleeps as soon as its ring is empty (the runner sets spin=0), and two
+ * threads that submit to one stream: copies are submitted about when the engine goes to
+ * sleep, and each must be executed.  The test waits by queries only, so that nothing but
+ * the submission wakes the engine.
  */
 #include "driver/base/barrier.h"
 #include "tests/integration/native.h"
@@ -14,7 +14,7 @@
 
 using namespace usdma::test;
 
-static bool ends_by_itself(usdma_stream *s)
+static bool wait_by_query(usdma_stream *s)
 {
 	const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(long_ms);
 
@@ -30,7 +30,7 @@ static void pause(unsigned n)
 		usdma::cpu_relax();
 }
 
-static void no_copy_left_to_a_sleeper(void **)
+static void each_copy_wakes_the_engine(void **)
 {
 	const size_t times = sized(20000, 20);
 	device dev;
@@ -41,12 +41,12 @@ static void no_copy_left_to_a_sleeper(void **)
 	for (size_t i = 0; i < times; i++) {
 		memcpy(host.data(), &i, sizeof(i));
 		WORKS(usdma_copy(s, mem.data(), host.data(), sizeof(i)));
-		const bool ended = ends_by_itself(s);
+		const bool ended = wait_by_query(s);
 
 		if (!ended)
 			print_error("copy %zu of %zu hangs\n", i, times);
 		assert_true(ended);
-		/* The engine takes up to some microseconds from its last look to its sleep. */
+		/* The engine takes some microseconds from its last check of the ring until it sleeps. */
 		pause(gen() % 200);
 	}
 	WORKS(usdma_copy_sync(dev, host.data() + 64, mem.data(), sizeof(times), long_ms));
@@ -54,7 +54,7 @@ static void no_copy_left_to_a_sleeper(void **)
 	assert_memory_equal(host.data() + 64, &last, sizeof(last));
 }
 
-/* Long runs of one thread, now and then something from another: its lock goes to and fro. */
+/* One thread submits many copies and another a few: the stream's lock changes its owner. */
 static void two_threads_one_stream(void **)
 {
 	const size_t times = sized(60000, 80), slots = 4096 / 8;
@@ -80,7 +80,7 @@ static void two_threads_one_stream(void **)
 	std::thread other(submit, 4096, times / 16, 2000);
 	submit(0, times, 0);
 	other.join();
-	assert_true(ends_by_itself(s));
+	assert_true(wait_by_query(s));
 	WORKS(usdma_stream_get_stats(s, &after));
 	assert_int_equal(after.copies - before.copies, times + times / 16);
 	WORKS(usdma_copy_sync(dev, host.data() + 4096 * 2, mem.data(), 4096 * 2, long_ms));
@@ -92,7 +92,7 @@ static void two_threads_one_stream(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(no_copy_left_to_a_sleeper),
+		cmocka_unit_test(each_copy_wakes_the_engine),
 		cmocka_unit_test(two_threads_one_stream),
 	};
 

@@ -2,7 +2,7 @@
 /*
  * The program that steady.py traces: a loop of pinned copies in poll mode
  * between two marks (getppid, which nothing else calls), then a control section
- * that allocates once and makes one system call, so that a blind counter shows.
+ * that allocates once and makes one system call, to show that both are counted.
  * Prints: allocations in the loop, allocations in the control section.
  */
 #include "usdma/usdma.h"
@@ -23,7 +23,7 @@ void *__libc_memalign(size_t align, size_t size);
 static thread_local bool counting;
 static thread_local unsigned long counted;
 
-static void *note(void *p)
+static void *count_allocation(void *p)
 {
 	counted += counting;
 	return p;
@@ -32,23 +32,23 @@ static void *note(void *p)
 extern "C" {
 void *malloc(size_t size)
 {
-	return note(__libc_malloc(size));
+	return count_allocation(__libc_malloc(size));
 }
 void *calloc(size_t n, size_t size)
 {
-	return note(__libc_calloc(n, size));
+	return count_allocation(__libc_calloc(n, size));
 }
 void *realloc(void *p, size_t size)
 {
-	return note(__libc_realloc(p, size));
+	return count_allocation(__libc_realloc(p, size));
 }
 void *aligned_alloc(size_t align, size_t size)
 {
-	return note(__libc_memalign(align, size));
+	return count_allocation(__libc_memalign(align, size));
 }
 int posix_memalign(void **out, size_t align, size_t size)
 {
-	*out = note(__libc_memalign(align, size));
+	*out = count_allocation(__libc_memalign(align, size));
 	return *out ? 0 : 12;
 }
 }
@@ -71,7 +71,8 @@ static constexpr size_t size = 1 << 20, small = 64;
 static void copies(usdma_stream *s, char *mem, char *host, int rounds)
 {
 	for (int i = 0; i < rounds; i++) {
-		for (size_t k = 0; k < size_t(i % 40); k++) /* one to many in flight, now and then a large one */
+		for (size_t k = 0; k < size_t(i % 40);
+		     k++) /* different numbers of copies in flight, sometimes a large one */
 			must(usdma_copy(s, mem + k * small, host + k * small, small), "copy");
 		must(usdma_copy(s, host, mem, i % 64 ? small : size), "copy back");
 		must(usdma_stream_sync(s, 60000), "sync");

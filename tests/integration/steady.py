@@ -29,7 +29,7 @@ def sections(log):
     for line in log:
         m = re.match(r"(\d+) +([\d.]+) (\w+)\(", line)
         if not m:
-            continue  # signals, ends, the second halves of interrupted lines
+            continue  # signals, exits, second halves of interrupted lines
         thread, when, name = m.groups()
         if name == "getppid" and who in (None, thread):
             who = thread
@@ -41,7 +41,7 @@ def sections(log):
 
 
 def unexpected(calls, seconds):
-    """What is not allowed: any call but a yield, and the yields too when there are more than milliseconds."""
+    """Calls that are not allowed: all but yields, and yields if there is more than one per millisecond."""
     others = [c for c in calls if "sched_yield" not in c]
     too_many = "USDMA_TEST_APART" in os.environ and len(calls) - len(others) > seconds * 1000
     return calls if too_many else others

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous copies that are spread over a device's engines (setting "stripe"): what lands, and what waits for
- * them.  Their order is a matter of copies-striped.
+ * Asynchronous copies that are spread over a device's engines (setting "stripe"): the data, and waits for them.
+ * Test copies-striped checks their order.
  */
 #include "driver/base/barrier.h"
 #include "lib/core/copy/copy.h"
@@ -68,8 +68,8 @@ static stream *new_stream(int wait = -1)
 	return s;
 }
 
-/* Requests that other rings than the first have executed. */
-static u64 spread()
+/* Number of requests that were executed by rings other than the first. */
+static u64 requests_on_other_rings()
 {
 	u64 sum = 0;
 
@@ -81,7 +81,7 @@ static u64 spread()
 
 /* ---- data -------------------------------------------------------------------------------------------- */
 
-/* Any length and alignment, through device, peer and device again; nothing beside it is touched. */
+/* Any length and alignment, from host over both devices to host; memory next to the data is not changed. */
 static void any_size(void **)
 {
 	auto gen = test::rng(1);
@@ -91,7 +91,7 @@ static void any_size(void **)
 	for (int i = 0; i < 40; i++) {
 		const u64 len = i % 2 ? 1 + gen() % size : 256 * KiB + gen() % 5, x = gen() % guard, y = gen() % guard,
 			  z = gen() % guard;
-		const u64 before = spread();
+		const u64 before = requests_on_other_rings();
 
 		test::fill_random(m.a, size + 2 * guard, gen);
 		memset(m.b, 0x5a, size + 2 * guard);
@@ -104,7 +104,7 @@ static void any_size(void **)
 		for (u64 k = 0; k < size + 2 * guard; k++)
 			if (k < y || k >= y + len)
 				assert_int_equal(m.b[k], 0x5a);
-		assert_true(len < 256 * KiB || spread() > before);
+		assert_true(len < 256 * KiB || requests_on_other_rings() > before);
 	}
 	ok(stream_destroy(s));
 }
@@ -121,19 +121,19 @@ static void in_a_batch(void **)
 	size_t done;
 
 	test::fill_random(m.a, size, gen);
-	const u64 before = spread();
+	const u64 before = requests_on_other_rings();
 	ok(copy_submit(s, in, 4, nullptr, &done));
 	assert_int_equal(done, 4);
 	ok(copy_async(s, m.b, ptr(m.d), 107 + 2 * MiB));
 	ok(stream_sync(s, soon()));
 	assert_memory_equal(m.a, m.b, 107 + 2 * MiB);
-	assert_true(spread() - before >= 2 * 3);
+	assert_true(requests_on_other_rings() - before >= 2 * 3);
 	ok(stream_destroy(s));
 }
 
-/* ---- what waits for them ------------------------------------------------------------------------------- */
+/* ---- waits for striped copies --------------------------------------------------------------------------- */
 
-/* An event behind a copy means all its parts, to a stream, to the host by each way of waiting. */
+/* An event after a copy covers all its parts, for a stream and for each kind of wait by the host. */
 static void events_cover_all_parts(void **)
 {
 	auto gen = test::rng(4);
@@ -175,7 +175,7 @@ struct snapshot {
 	std::atomic<bool> made{false};
 };
 
-static void look(void *arg)
+static void save_snapshot(void *arg)
 {
 	auto *s = static_cast<snapshot *>(arg);
 
@@ -183,22 +183,22 @@ static void look(void *arg)
 	s->made = true;
 }
 
-/* Behind a value that comes late, the progress thread posts them; a callback behind finds all there. */
-static void behind_a_gate(void **)
+/* Copies after a wait are posted by the progress thread; a later callback sees all their data. */
+static void copies_after_a_wait(void **)
 {
 	auto gen = test::rng(5);
 	memories m;
 	stream *s = new_stream();
 	u64 word = 0;
 	snapshot shot{m.b, {}};
-	const u64 before = spread();
+	const u64 before = requests_on_other_rings();
 
 	test::fill_random(m.a, size, gen);
 	memset(m.b, 0, size);
 	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
 	ok(copy_async(s, ptr(m.d), m.a, size));
 	ok(copy_async(s, m.b, ptr(m.d), size));
-	ok(stream_host_func(s, look, &shot, true));
+	ok(stream_host_func(s, save_snapshot, &shot, true));
 	ok(fill_async(s, m.b, 0, 1, size));
 	assert_int_equal(stream_query(s), 1);
 	assert_int_equal(m.b[size - 1], 0);
@@ -206,14 +206,12 @@ static void behind_a_gate(void **)
 	ok(stream_sync(s, soon()));
 	assert_true(shot.made);
 	assert_memory_equal(shot.seen.data(), m.a, size);
-	assert_true(spread() > before);
+	assert_true(requests_on_other_rings() > before);
 	ok(stream_destroy(s));
 }
 
-/*
- * The first stream's copy waits, in the rings, for what comes behind the second stream's copy: no circle.
- */
-static void one_waits_for_another(void **)
+/* The first stream's copies wait in the rings for values that follow the second stream's copies: no deadlock. */
+static void streams_wait_for_each_other(void **)
 {
 	memories m;
 	stream *s = new_stream(), *t = new_stream();
@@ -238,8 +236,8 @@ static void one_waits_for_another(void **)
 	ok(stream_destroy(t));
 }
 
-/* Memory is given up while copies run: nobody else gets it before their last part has ended. */
-static void freed_under_way(void **)
+/* Memory is freed while copies run: it is not reused before their last part has ended. */
+static void freed_during_copies(void **)
 {
 	memories m;
 	stream *s = new_stream();
@@ -291,7 +289,7 @@ static void counted_once(void **)
 
 static std::atomic<u64> wrong;
 
-static void there_and_back(unsigned number, int rounds)
+static void round_trips(unsigned number, int rounds)
 {
 	auto gen = test::rng(100 + number);
 	stream *s = new_stream(int(number % 3));
@@ -307,7 +305,7 @@ static void there_and_back(unsigned number, int rounds)
 		ok(stream_sync(s, soon()));
 		wrong += memcmp(m.a, m.b, len) != 0;
 		if (i % 4 == 0) {
-			/* Another one takes its place, perhaps with work left behind. */
+			/* Replace the stream, sometimes with unfinished work. */
 			ok(copy_async(s, ptr(m.d), m.a, size));
 			ok(i % 8 ? stream_destroy(s) : stream_destroy_force(s));
 			s = new_stream(int(number % 3));
@@ -322,7 +320,7 @@ static void many_at_once(void **)
 
 	wrong = 0;
 	for (unsigned i = 0; i < 8; i++)
-		all.emplace_back(there_and_back, i, 12);
+		all.emplace_back(round_trips, i, 12);
 	for (std::thread &t : all)
 		t.join();
 	assert_int_equal(wrong.load(), 0);
@@ -354,12 +352,12 @@ static void more_than_channels(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(more_than_channels), cmocka_unit_test(any_size),
-		cmocka_unit_test(in_a_batch),         cmocka_unit_test(events_cover_all_parts),
-		cmocka_unit_test(behind_a_gate),      cmocka_unit_test(one_waits_for_another),
-		cmocka_unit_test(freed_under_way),    cmocka_unit_test(counted_once),
+		cmocka_unit_test(more_than_channels),  cmocka_unit_test(any_size),
+		cmocka_unit_test(in_a_batch),          cmocka_unit_test(events_cover_all_parts),
+		cmocka_unit_test(copies_after_a_wait), cmocka_unit_test(streams_wait_for_each_other),
+		cmocka_unit_test(freed_during_copies), cmocka_unit_test(counted_once),
 		cmocka_unit_test(many_at_once),
 	};
 
-	return cmocka_run_group_tests_name("copies over several units", tests, open_devices, close_devices);
+	return cmocka_run_group_tests_name("copies over several engines", tests, open_devices, close_devices);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hostile timing (USDMA_CHECK, set by the runner): programs that lack a wait or an edge get wrong data each time under
- * late, either result under shuffle, the same ones for the same seed, and right ones under early; programs that lack
- * nothing get right data, and polling succeeds.
+ * Hostile timing (USDMA_CHECK, set by the runner): programs without a necessary wait or edge get wrong data each time
+ * with late, right or wrong data with shuffle (the same for the same seed), and right data with early.  Correct
+ * programs get right data, and polling succeeds.
  */
 #include "tests/integration/native.h"
 #include "tests/support/sanitizer.h"
@@ -10,7 +10,7 @@
 #include <chrono>
 #include <vector>
 
-TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER)
+TEST_TSAN_SUPPRESSIONS(TEST_UNORDERED_COPIES)
 
 using namespace usdma::test;
 
@@ -22,11 +22,8 @@ static bool timing_is(const char *name)
 	return !strncmp(getenv("USDMA_CHECK"), name, strlen(name));
 }
 
-/*
- * The device holds work for 250 ms at most. Rounds that a busy machine stretched to that show nothing: they are
- * repeated.
- */
-class stretched {
+/* The device delays work for 250 ms at most. Rounds that took longer, on a busy machine, are repeated. */
+class slow_round {
 public:
 	bool operator()() const { return std::chrono::steady_clock::now() - start_ > std::chrono::milliseconds(200); }
 
@@ -48,14 +45,14 @@ struct bench {
 	}
 };
 
-/* How often the source's new data was copied, which was written after the call. */
-static void the_source_is_overwritten(void **)
+/* Counts the copies that read data written after the call. */
+static void source_is_overwritten(void **)
 {
 	bench t;
 	unsigned late = 0, early = 0;
 
 	for (unsigned i = 0; i < rounds;) {
-		const stretched too_long;
+		const slow_round too_long;
 
 		memset(t.from.data(), 1, size);
 		WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
@@ -71,14 +68,14 @@ static void the_source_is_overwritten(void **)
 	assert_int_equal(timing_is("early") ? early : late, rounds);
 }
 
-static void the_destination_is_read_at_once(void **)
+static void destination_is_read_without_a_wait(void **)
 {
 	bench t;
 	unsigned late = 0, early = 0;
 
 	WORKS(usdma_fill_sync(t.dev, t.mem.data(), 0x0202020202020202, 8, size, long_ms));
 	for (unsigned i = 0; i < rounds;) {
-		const stretched too_long;
+		const slow_round too_long;
 
 		memset(t.to.data(), 1, size);
 		WORKS(usdma_copy(t.a, t.to.data(), t.mem.data(), size));
@@ -94,8 +91,7 @@ static void the_destination_is_read_at_once(void **)
 	assert_int_equal(timing_is("early") ? early : late, rounds);
 }
 
-/* Again, on a new device, if a round was stretched: what runs for another reason changes the order of all that follows.
- */
+/* Repeats all rounds on a new device if one took too long, because that changes the order of all later work. */
 template <class F> static auto unstretched(F rounds_of)
 {
 	decltype(rounds_of()) found;
@@ -105,14 +101,14 @@ template <class F> static auto unstretched(F rounds_of)
 	return found;
 }
 
-/* Stream b reads what stream a writes; true for each round in which it read the new data. */
+/* Stream b reads data that stream a writes; returns for each round whether it read the new data. */
 static std::vector<bool> without_an_edge()
 {
 	std::vector<bool> fresh;
 	bench t;
 
 	for (unsigned i = 0; i < rounds; i++) {
-		const stretched too_long;
+		const slow_round too_long;
 
 		memset(t.from.data(), int(i % 200 + 1), size);
 		WORKS(usdma_copy(t.a, t.mem.data(), t.from.data(), size));
@@ -125,7 +121,7 @@ static std::vector<bool> without_an_edge()
 	return fresh;
 }
 
-static void an_edge_is_missing(void **)
+static void missing_edge(void **)
 {
 	const std::vector<bool> fresh = unstretched(without_an_edge);
 	const long n = std::count(fresh.begin(), fresh.end(), true);
@@ -136,12 +132,12 @@ static void an_edge_is_missing(void **)
 		assert_int_equal(n, 0);
 	else {
 		assert_true(n > 0 && n < rounds);
-		/* A new device begins with the seed. */
+		/* A new device starts with the seed again. */
 		assert_true(unstretched(without_an_edge) == fresh);
 	}
 }
 
-static void an_edge_orders(void **)
+static void edge_orders_streams(void **)
 {
 	bench t;
 	event done(t.dev);
@@ -160,7 +156,7 @@ static void an_edge_orders(void **)
 	t.wait(c);
 }
 
-/* Queries, and a word that the program itself reads: nothing waits by an interrupt. */
+/* Queries, and a word that the program polls: no wait uses an interrupt. */
 static void polling_succeeds(void **)
 {
 	bench t;
@@ -180,8 +176,8 @@ static void polling_succeeds(void **)
 		poll_pause(i);
 }
 
-/* A value that one stream waits for and another one writes; a full ring; a host function. */
-static void what_is_needed_runs(void **)
+/* Work that others wait for is not delayed: a written value, a full ring, a host function. */
+static void needed_work_is_not_delayed(void **)
 {
 	bench t;
 	unsigned calls = 0;
@@ -200,8 +196,8 @@ static void what_is_needed_runs(void **)
 	assert_int_equal(calls, 1);
 }
 
-/* The device's clock is read within the call, too. */
-static void a_time_is_taken_at_once(void **)
+/* The device's clock is also read during the call. */
+static void event_time_is_taken_at_once(void **)
 {
 	bench t;
 	event first(t.dev, USDMA_EVENT_TIMING), last(t.dev, USDMA_EVENT_TIMING);
@@ -217,8 +213,8 @@ static void a_time_is_taken_at_once(void **)
 	}
 }
 
-/* A device that takes 700 ms for a copy, and a call that has less time. */
-static void a_deadline_counts(void **)
+/* A device that takes 700 ms for a copy, and a call with a shorter timeout. */
+static void call_times_out(void **)
 {
 	if (!timing_is("early"))
 		return;
@@ -245,10 +241,14 @@ static void other_devices_are_refused(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(the_source_is_overwritten), cmocka_unit_test(the_destination_is_read_at_once),
-		cmocka_unit_test(an_edge_is_missing),        cmocka_unit_test(an_edge_orders),
-		cmocka_unit_test(polling_succeeds),          cmocka_unit_test(what_is_needed_runs),
-		cmocka_unit_test(a_time_is_taken_at_once),   cmocka_unit_test(a_deadline_counts),
+		cmocka_unit_test(source_is_overwritten),
+		cmocka_unit_test(destination_is_read_without_a_wait),
+		cmocka_unit_test(missing_edge),
+		cmocka_unit_test(edge_orders_streams),
+		cmocka_unit_test(polling_succeeds),
+		cmocka_unit_test(needed_work_is_not_delayed),
+		cmocka_unit_test(event_time_is_taken_at_once),
+		cmocka_unit_test(call_times_out),
 		cmocka_unit_test(other_devices_are_refused),
 	};
 

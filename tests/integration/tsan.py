@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs that are built with ThreadSanitizer beside a library that is not, with USDMA_CHECK=race.  Prints TAP.
+"""Runs programs built with ThreadSanitizer and a library built without, with USDMA_CHECK=race.  Prints TAP.
 
-tsan.py RACE-TSAN [--all]      USDMA_TEST_SCALE runs of each; --all: of those of race.py, too
+tsan.py RACE-TSAN [--all]      USDMA_TEST_SCALE runs of each program; --all: the programs of race.py, too
 """
 import concurrent.futures
 import os
@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from tap import Points  # noqa: E402
 
 THREADS = ("thread_handover", "thread_function", "thread_query", "thread_event", "thread_polls", "thread_signals", "small_copies", "threads_many")
-# An access by the CPU is a part of the race.
+# Races in which one access is by the CPU.
 HOST = ("source_reused", "result_too_early", "guard_store")
 REPORTED = (*THREADS, *HOST, "shared_staging", "reused_buffer", "cleared_early", "one_table", "non_blocking_source", "guard_load",
             "guard_shared", "guard_threads", "guard_chained", "guard_fork", "guard_waited")
@@ -24,13 +24,13 @@ STATUS = 99
 
 
 def suppressions():
-    """What the page says."""
+    """The suppressions of docs/checking.md."""
     with open(PAGE, encoding="utf-8") as f:
         return "".join(line for line in f if line.startswith("called_from_lib:"))
 
 
 def start():
-    """What a program is started by: older TSan fails with many random addresses."""
+    """Prefix of the command: older versions of TSan fail with many random address bits."""
     with open("/proc/sys/vm/mmap_rnd_bits", encoding="ascii") as f:
         many = int(f.read()) > 28
     fixed = ["setarch", "-R"]
@@ -44,7 +44,7 @@ def run(words, left_out, check, seed):
 
 
 def check_form(program, left_out, name, form, rounds):
-    """(whether each round is as it should be, the point's name, what else)"""
+    """(whether each round has the expected result, the point's name, details of a failure)"""
     for _ in range(rounds):
         check, seed = random.choice(("race", "race,early")), random.randrange(1 << 30)
         done = run([program, name, form], left_out, check, seed)
@@ -73,10 +73,10 @@ def main():
         f.flush()
         first = run([program, "guard_store", "fixed"], f.name, "late", 1)
         if "unexpected memory mapping" in first.stderr:
-            to.skip("programs built with TSan", "TSan finds no addresses for its memory here")
+            to.skip("programs built with TSan", "TSan cannot map its memory here")
             return to.end()
         done = run([program, "guard_store", "racy"], f.name, "late", 1)
-        to.add(done.returncode == 0 and "WARNING" not in done.stderr, "TSan learns nothing without the word race", done.stderr)
+        to.add(done.returncode == 0 and "WARNING" not in done.stderr, "without USDMA_CHECK=race TSan reports nothing", done.stderr)
         stack = run([program, "guard_store", "racy"], f.name, "race", 1).stderr.split("Previous read", 1)[-1].split("\n\n")[0]
         to.add("aclrtMemcpyAsync" in stack and "guard_store" in stack, "the report has the stack of the copy's call", stack)
         done = run([program, "small_copies", "fixed"], os.devnull, "race", 1)

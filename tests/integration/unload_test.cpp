@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A program that loads the ACL library by dlopen, as transfer libraries do, and
- * unloads it while the library's threads still live.
+ * unloads it while the library's threads still run.
  */
 #include "tests/support/test.h"
 
@@ -23,7 +23,7 @@ template <class F> static F *find(void *lib, const char *name)
 
 static std::atomic<int> called;
 
-static void note(void *)
+static void count_call(void *)
 {
 	called++;
 }
@@ -35,7 +35,8 @@ static void use(void *lib)
 
 	assert_int_equal(find<int(int)>(lib, "aclrtSetDevice")(0), 0);
 	assert_int_equal(find<int(void **)>(lib, "aclrtCreateStream")(&s), 0);
-	assert_int_equal(find<int(void *, void (*)(void *), void *)>(lib, "aclrtLaunchHostFunc")(s, note, nullptr), 0);
+	assert_int_equal(
+		find<int(void *, void (*)(void *), void *)>(lib, "aclrtLaunchHostFunc")(s, count_call, nullptr), 0);
 	assert_int_equal(find<int(void *)>(lib, "aclrtSynchronizeStream")(s), 0);
 	assert_int_equal(called, before + 1);
 	assert_int_equal(find<int(void *)>(lib, "aclrtDestroyStream")(s), 0);
@@ -54,11 +55,11 @@ static void unload(void **)
 		if (round == 1)
 			std::thread([lib] { use(lib); }).join();
 		assert_int_equal(dlclose(lib), 0);
-		/* The library's threads run on: they must find their code. */
+		/* The library's threads still run: their code must stay mapped. */
 		for (int i = 0; i < 1000; i++)
 			std::this_thread::yield();
 	}
-	/* Those of callbacks end when they were idle for a second. */
+	/* Callback threads exit when they have been idle for a second. */
 	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
 	while (usdma::test::threads_named("usdma-calls") && std::chrono::steady_clock::now() < end)
 		std::this_thread::yield();

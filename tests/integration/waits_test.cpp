@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits of synchronous calls, what runs behind a failure, descriptors that nobody
- * reads, and waits for words that are somewhere else, or are freed.
+ * Timeouts of synchronous calls, no work after a failure, full pipes and sockets, and waits for words on
+ * another device or in memory that is freed.
  */
 #include "acl/acl.h"
 #include "tests/integration/faults.h"
@@ -22,7 +22,7 @@ using namespace usdma::test;
 
 static constexpr size_t size = 256 << 10; /* more than the CPU copies by itself */
 
-/* ---- limits of synchronous calls ---------------------------------------------------------------------- */
+/* ---- timeouts of synchronous calls -------------------------------------------------------------------- */
 
 struct bench {
 	device dev;
@@ -37,25 +37,25 @@ struct bench {
 	}
 };
 
-/* The first request takes half a second at least: a call that has less comes back without its end. */
-static void limits_hold(void **)
+/* The first request takes at least half a second: a call with a shorter timeout returns before that. */
+static void synchronous_calls_time_out(void **)
 {
-	for (const int limit : {0, 10}) {
+	for (const int timeout : {0, 10}) {
 		bench b;
 		const usdma_copy_rect rect = {b.mem.data(), 4096, b.host.data(), 4096, 4000, 64};
 		const std::function<int()> calls[] = {
-			[&] { return usdma_copy_sync(b.dev, b.mem.data(), b.host.data(), size, limit); },
-			[&] { return usdma_copy_sync(b.dev, b.mem.data(), b.plain.data(), size, limit); },
-			[&] { return usdma_copy_sync(b.dev, b.back.data(), b.mem.data(), size, limit); },
-			[&] { return usdma_fill_sync(b.dev, b.mem.data(), 0x33, 1, size, limit); },
-			[&] { return usdma_copy_2d_sync(b.dev, &rect, limit); },
+			[&] { return usdma_copy_sync(b.dev, b.mem.data(), b.host.data(), size, timeout); },
+			[&] { return usdma_copy_sync(b.dev, b.mem.data(), b.plain.data(), size, timeout); },
+			[&] { return usdma_copy_sync(b.dev, b.back.data(), b.mem.data(), size, timeout); },
+			[&] { return usdma_fill_sync(b.dev, b.mem.data(), 0x33, 1, size, timeout); },
+			[&] { return usdma_copy_2d_sync(b.dev, &rect, timeout); },
 		};
 
 		for (const auto &call : calls) {
 			set_faults(b.dev, 0, "slow@1/500000");
 			assert_int_equal(call(), -ETIMEDOUT);
 			set_faults(b.dev, 0, "");
-			/* From here on both ranges are the caller's again: what is written now stays. */
+			/* Nothing is in flight any more: the timed-out call must not overwrite new data. */
 			WORKS(usdma_device_sync(b.dev, long_ms));
 			memset(b.host.data(), 0x44, size);
 			WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.host.data(), size, long_ms));
@@ -66,8 +66,8 @@ static void limits_hold(void **)
 	}
 }
 
-/* All that was submitted before has ended: that of a stream which another thread is just destroying, too. */
-static void a_stream_that_is_being_destroyed(void **)
+/* device_sync also waits for a stream that another thread is destroying. */
+static void device_sync_waits_for_a_destroyed_stream(void **)
 {
 	device dev;
 	gate g(dev);
@@ -87,8 +87,8 @@ static void a_stream_that_is_being_destroyed(void **)
 
 /* ---- failure mode stop ------------------------------------------------------------------------------- */
 
-/* Request `at` fails while the ring is full and another thread looks for faults: none behind it runs. */
-static void nothing_runs_behind_a_failure(void **)
+/* Request `at` fails while the ring is full and another thread queries: no later request runs. */
+static void nothing_runs_after_a_failure(void **)
 {
 	auto gen = rng(2);
 	device dev;
@@ -124,8 +124,8 @@ static void nothing_runs_behind_a_failure(void **)
 	}
 }
 
-/* A wait that has run out of time is a failure, too. */
-static void acl_nothing_runs_behind_an_expired_wait(void **)
+/* A wait that times out counts as a failure. */
+static void acl_nothing_runs_after_a_timed_out_wait(void **)
 {
 	aclrtStream s;
 	aclrtNotify n;
@@ -151,8 +151,8 @@ static void acl_nothing_runs_behind_an_expired_wait(void **)
 
 /* ---- batches -------------------------------------------------------------------------------------------- */
 
-/* Aborted in the middle: *done is what went into the ring, to the item. */
-static void a_batch_counts_what_was_taken(void **)
+/* The batch is aborted while it is submitted: *done is the exact number of submitted items. */
+static void an_aborted_batch_counts_submitted_items(void **)
 {
 	bench b;
 	std::vector<usdma_copy_item> items(20000, {b.mem.data(), b.host.data(), 64});
@@ -180,22 +180,22 @@ static void a_batch_counts_what_was_taken(void **)
 	}
 }
 
-/* ---- descriptors that nobody reads --------------------------------------------------------------------- */
+/* ---- file descriptors that are full or closed ------------------------------------------------------------ */
 
-static void nothing(void *) {}
+static void no_op(void *) {}
 
-/* Everything that takes a thread of the library goes on. */
-static void others_go_on(usdma_device *dev)
+/* The library's threads still serve other streams. */
+static void check_other_streams(usdma_device *dev)
 {
 	stream s(dev);
 	block host(dev, kind::pinned, 4096), mem(dev, kind::device, 4096);
 
-	WORKS(usdma_stream_call(s, nothing, nullptr, 1));
+	WORKS(usdma_stream_call(s, no_op, nullptr, 1));
 	WORKS(usdma_copy(s, mem.data(), host.data(), 4096));
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-static bool take_8(int fd)
+static bool read_signal(int fd)
 {
 	struct pollfd p = {fd, POLLIN, 0};
 	char byte[8];
@@ -210,76 +210,76 @@ static bool take_8(int fd)
 	return true;
 }
 
-/* More signals than the file takes; whoever reads later gets each of them. */
-static void fill_up(const int end[2])
+/* Signals more often than the buffer holds; a later reader still gets each signal. */
+static void overfill(const int fds[2])
 {
 	constexpr int signals = 2000;
 	device dev;
 	stream s(dev);
 
 	for (int i = 0; i < signals; i++)
-		WORKS(usdma_stream_signal_fd(s, end[1]));
+		WORKS(usdma_stream_signal_fd(s, fds[1]));
 	WORKS(usdma_stream_sync(s, long_ms));
-	others_go_on(dev);
-	assert_int_equal(fcntl(end[1], F_GETFL) & O_NONBLOCK, 0); /* the caller's own is as it was */
+	check_other_streams(dev);
+	assert_int_equal(fcntl(fds[1], F_GETFL) & O_NONBLOCK, 0); /* the flags of the caller's fd are unchanged */
 	for (int i = 0; i < signals; i++)
-		assert_true(take_8(end[0]));
-	close(end[0]);
-	close(end[1]);
+		assert_true(read_signal(fds[0]));
+	close(fds[0]);
+	close(fds[1]);
 }
 
-static void nobody_reads_the_pipe(void **)
+static void full_pipe(void **)
 {
-	int end[2];
+	int fds[2];
 
-	GOOD(pipe2(end, O_CLOEXEC));
-	assert_true(fcntl(end[1], F_SETPIPE_SZ, 4096) >= 4096);
-	fill_up(end);
+	GOOD(pipe2(fds, O_CLOEXEC));
+	assert_true(fcntl(fds[1], F_SETPIPE_SZ, 4096) >= 4096);
+	overfill(fds);
 }
 
-static void nobody_reads_the_socket(void **)
+static void full_socket(void **)
 {
 	const int small = 4096;
-	int end[2];
+	int fds[2];
 
-	GOOD(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end));
-	GOOD(setsockopt(end[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)));
-	fill_up(end);
+	GOOD(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+	GOOD(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)));
+	overfill(fds);
 }
 
-/* Its reader is gone: no SIGPIPE in whatever thread it is. */
-static void its_reader_is_gone(void **)
+/* The read end is closed: no thread gets SIGPIPE. */
+static void reader_is_closed(void **)
 {
 	device dev;
 	stream s(dev);
-	int end[2];
+	int fds[2];
 
 	assert_true(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
 	for (const bool is_pipe : {true, false}) {
 		if (is_pipe)
-			GOOD(pipe2(end, O_CLOEXEC));
+			GOOD(pipe2(fds, O_CLOEXEC));
 		else
-			GOOD(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end));
-		WORKS(usdma_stream_signal_fd(s, end[1]));
-		close(end[0]);
+			GOOD(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+		WORKS(usdma_stream_signal_fd(s, fds[1]));
+		close(fds[0]);
 		for (int i = 0; i < 20; i++) {
-			WORKS(usdma_stream_signal_fd(s, end[1]));
+			WORKS(usdma_stream_signal_fd(s, fds[1]));
 			WORKS(usdma_stream_sync(s, long_ms));
 		}
-		close(end[1]);
+		close(fds[1]);
 	}
-	others_go_on(dev);
+	check_other_streams(dev);
 }
 
 /* ---- waits for words ---------------------------------------------------------------------------------- */
 
-/* The second device has one channel, which all its streams share. */
+/* The second device has one channel, shared by all its streams. */
 static void wait_and_write(usdma_device *waits, usdma_device *writes, void *word)
 {
 	stream s(waits), t(writes);
 	const int err = usdma_wait_value(s, word, USDMA_EQ, 1);
 
-	if (err) { /* said at once, with words, is fine as well */
+	if (err) { /* an immediate error is allowed as well */
 		assert_true(err == -EOPNOTSUPP || err == -EXDEV || err == -EFAULT);
 		return;
 	}
@@ -289,39 +289,36 @@ static void wait_and_write(usdma_device *waits, usdma_device *writes, void *word
 	WORKS(usdma_stream_sync(s, long_ms));
 }
 
-static void words_anywhere(void **)
+static void wait_across_devices(void **)
 {
-	device far(0), near(1);
-	block of_far(far, kind::device, 4096), of_near(near, kind::device, 4096), pinned(near, kind::pinned, 4096),
-		registered(near, kind::registered, 4096);
+	device dev0(0), dev1(1);
+	block mem0(dev0, kind::device, 4096), mem1(dev1, kind::device, 4096), pinned(dev1, kind::pinned, 4096),
+		registered(dev1, kind::registered, 4096);
 
-	WORKS(usdma_fill_sync(far, of_far.data(), 0, 8, 4096, long_ms));
-	WORKS(usdma_fill_sync(near, of_near.data(), 0, 8, 4096, long_ms));
+	WORKS(usdma_fill_sync(dev0, mem0.data(), 0, 8, 4096, long_ms));
+	WORKS(usdma_fill_sync(dev1, mem1.data(), 0, 8, 4096, long_ms));
 	memset(pinned.data(), 0, 4096);
 	memset(registered.data(), 0, 4096);
-	wait_and_write(near, near, of_near.data());
-	wait_and_write(near, near, pinned.data());
-	wait_and_write(near, near, registered.data() + 8);
-	wait_and_write(near, far, of_far.data());
-	wait_and_write(far, near, of_near.data() + 8);
-	wait_and_write(far, far, pinned.data() + 8);
-	wait_and_write(near, far, pinned.data() + 16);
+	wait_and_write(dev1, dev1, mem1.data());
+	wait_and_write(dev1, dev1, pinned.data());
+	wait_and_write(dev1, dev1, registered.data() + 8);
+	wait_and_write(dev1, dev0, mem0.data());
+	wait_and_write(dev0, dev1, mem1.data() + 8);
+	wait_and_write(dev0, dev0, pinned.data() + 8);
+	wait_and_write(dev1, dev0, pinned.data() + 16);
 }
 
-/*
- * The memory goes while a stream waits for a word in it: that is the stream's error, and no touch of what is
- * there then.
- */
-static void freed_under_a_wait(void **)
+/* Memory is freed while a stream waits for a word in it: the wait fails with -EFAULT, without an access. */
+static void freed_during_a_wait(void **)
 {
-	device near(1);
+	device dev1(1);
 
 	for (const kind k : {kind::device, kind::pinned}) {
-		stream s(near), other(near);
+		stream s(dev1), other(dev1);
 		{
-			block word(near, k, 8 << 20); /* so large that it is unmapped, where it is */
+			block word(dev1, k, 8 << 20); /* large, so that a free unmaps it */
 
-			WORKS(usdma_fill_sync(near, word.data(), 0, 8, 4096, long_ms));
+			WORKS(usdma_fill_sync(dev1, word.data(), 0, 8, 4096, long_ms));
 			WORKS(usdma_wait_value(s, word.data(), USDMA_EQ, 1));
 			WORKS(usdma_stream_sync(other, long_ms));
 			assert_int_equal(usdma_stream_sync(s, 1), -ETIMEDOUT);
@@ -332,7 +329,7 @@ static void freed_under_a_wait(void **)
 	}
 }
 
-/* Streams wait for an event that is to be recorded; a reset that comes before the record takes nothing from them. */
+/* A stream waits for an event before its record; a reset in between does not end the wait. */
 static void acl_reset_of_a_future_event(void **)
 {
 	aclrtStream a, b;
@@ -357,16 +354,16 @@ static void acl_reset_of_a_future_event(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(limits_hold),
-		cmocka_unit_test(a_stream_that_is_being_destroyed),
-		cmocka_unit_test(nothing_runs_behind_a_failure),
-		cmocka_unit_test(acl_nothing_runs_behind_an_expired_wait),
-		cmocka_unit_test(a_batch_counts_what_was_taken),
-		cmocka_unit_test(nobody_reads_the_pipe),
-		cmocka_unit_test(nobody_reads_the_socket),
-		cmocka_unit_test(its_reader_is_gone),
-		cmocka_unit_test(words_anywhere),
-		cmocka_unit_test(freed_under_a_wait),
+		cmocka_unit_test(synchronous_calls_time_out),
+		cmocka_unit_test(device_sync_waits_for_a_destroyed_stream),
+		cmocka_unit_test(nothing_runs_after_a_failure),
+		cmocka_unit_test(acl_nothing_runs_after_a_timed_out_wait),
+		cmocka_unit_test(an_aborted_batch_counts_submitted_items),
+		cmocka_unit_test(full_pipe),
+		cmocka_unit_test(full_socket),
+		cmocka_unit_test(reader_is_closed),
+		cmocka_unit_test(wait_across_devices),
+		cmocka_unit_test(freed_during_a_wait),
 		cmocka_unit_test(acl_reset_of_a_future_event),
 	};
 

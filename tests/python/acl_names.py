@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""pyACL's numbers, as every program writes them down: the module exports none."""
+"""pyACL's constants, which every program defines itself: the module exports none."""
 H2H, H2D, D2H, D2D, DEFAULT, BUFFERED, INNER = range(7)
 HUGE_FIRST, HUGE_ONLY, NORMAL_ONLY = range(3)
 

@@ -15,7 +15,7 @@ def rt():
 
 
 class Memory:
-    """Blocks that go when the test does."""
+    """Allocates blocks and frees them at the end of the test."""
 
     def __init__(self, rt):
         self.rt = rt
@@ -57,7 +57,7 @@ def acl_stream(rt):
 
 @pytest.fixture
 def dev():
-    """A device of package usdma."""
+    """An open usdma.Device."""
     import usdma
 
     with usdma.Device() as d:

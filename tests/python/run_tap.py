@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs pytest on the files given and says in TAP what became of each test.  run_tap.py FILE..."""
+"""Runs pytest on the given files and prints each test's result as TAP.  run_tap.py FILE..."""
 import contextlib
 import sys
 

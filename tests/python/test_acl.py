@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Module acl: what the calls do, and the codes of misuse."""
+"""Module acl: the effects of the calls, and the error codes of misuse."""
 import mmap
 import os
 import subprocess
@@ -258,7 +258,7 @@ def test_memcpy(rt, memory):
     assert rt.memcpy(dev2, size, dev, size, D2D) == 0
     assert rt.memcpy(host, size, dev2, size, D2H) == 0
     assert (view(host, size) == data).all()
-    assert rt.memcpy(dev, 0, 0, 0, 99) == 0  # nothing to do comes first
+    assert rt.memcpy(dev, 0, 0, 0, 99) == 0  # a size of 0 succeeds before the kind is checked
     assert rt.memcpy(dev, size, 0, size, H2D) == PARAM
     assert rt.memcpy(dev, size, ptr, size, INNER) == PARAM
     assert rt.memcpy(dev, size - 1, ptr, size, H2D) == RT_PARAM
@@ -282,7 +282,7 @@ def test_memcpy_async(rt, memory, acl_stream, copy):
     task, ret = rt.get_thread_last_task_id()
     assert ret == 0 and copy(dev, size, src, size, H2D, acl_stream) == 0
     assert rt.get_thread_last_task_id() == (task + 1, 0)
-    array = random_bytes(size)  # pageable: D2H does not fit
+    array = random_bytes(size)  # pageable: D2H is invalid
     assert copy(dev, size, util.numpy_contiguous_to_ptr(array)[0], size, D2H, acl_stream) == RT_PARAM
     assert copy(dev, size, src, size, H2D, 0) == 0  # the default stream
     assert rt.synchronize_stream(0) == 0
@@ -379,7 +379,7 @@ def test_stream(rt):
     assert rt.destroy_stream(0) == PARAM
 
 
-def test_timeout_goes_on(rt, memory, acl_stream):
+def test_timeout_leaves_stream_usable(rt, memory, acl_stream):
     word = memory.device(8)
     assert rt.memset(word, 8, 0, 8) == 0
     assert rt.value_wait(word, 5, 1, acl_stream) == 0
@@ -500,7 +500,7 @@ def test_callbacks(rt, acl_stream):
     ready.wait()
     assert rt.launch_callback(print, 0, 0, acl_stream) == RT_NO_CALLBACKS
     assert rt.subscribe_report(t.ident, acl_stream) == 0
-    assert rt.process_report(10) == RT_NOT_SUBSCRIBED  # this thread is not the one
+    assert rt.process_report(10) == RT_NOT_SUBSCRIBED  # not subscribed: the other thread is
     assert rt.process_report(0) == PARAM
 
     for i in range(200):
@@ -510,11 +510,11 @@ def test_callbacks(rt, acl_stream):
     done = threading.Event()
     assert rt.launch_callback(lambda _: done.set(), None, 1, acl_stream) == 0
     assert rt.synchronize_stream(acl_stream) == 0
-    assert done.is_set()  # the last one blocks: its stream waited for it, and it for those before
+    assert done.is_set()  # the last callback is blocking: the stream waited for it, and it waited for the earlier ones
     stop.set()
     t.join()
     assert calls == [(i, t.ident) for i in range(200)] and not failures
-    # Each of them waits for the stream's work before; only blocking ones are work that others wait for.
+    # Each callback waits for the stream's earlier work; later work waits for blocking callbacks only.
     assert [n for n, _ in calls if n % 2] == list(range(1, 200, 2))
     assert rt.unsubscribe_report(t.ident, acl_stream) == 0
     with pytest.raises(TypeError, match="^parameter must be callable$"):
@@ -522,7 +522,7 @@ def test_callbacks(rt, acl_stream):
 
 
 def test_copy_that_waits_for_a_callback(rt, memory, acl_stream):
-    """A copy of pageable memory waits for the stream, and that for a Python function: the GIL has to be free."""
+    """A copy of pageable memory waits for the stream, which waits for a Python callback: the copy has to release the GIL."""
     dev, data, stop, order = memory.device(1000), random_bytes(1000), threading.Event(), []
     ready = threading.Event()
 

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The interpreter ends while threads are in calls and callbacks are under way: the process ends well all the same."""
+"""The interpreter exits while threads are in calls and callbacks are pending: the process still exits with status 0."""
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-# The interpreter's end takes long enough that threads come back from their calls meanwhile.
+# The finalization of the interpreter is so slow that threads return from their calls meanwhile.
 PROLOGUE = """
     import sys, threading, time
     import acl
 
-    class SlowEnd:
+    class SlowFinalizer:
         def __del__(self, pause=time.sleep):
             pause(0.3)
 
-    sys.slow = SlowEnd()  # a module that is cleared late, whatever the threads' frames hold
+    sys.slow = SlowFinalizer()  # a module that is cleared late, whatever the threads' frames hold
     rt = acl.rt
     assert rt.set_device(0) == 0
     stream, ret = rt.create_stream()
@@ -91,7 +91,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_interpreter_ends(name):
+def test_interpreter_exits(name):
     program = textwrap.dedent(PROLOGUE) + textwrap.dedent(PROGRAMS[name])
     for _ in range(4):
         done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120, check=False)
@@ -123,7 +123,7 @@ SUB_INTERPRETER = """
 
 
 def test_sub_interpreters_are_refused():
-    """Before and after the main interpreter has the modules."""
+    """Before and after the main interpreter has imported the modules."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(SUB_INTERPRETER)], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

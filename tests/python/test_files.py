@@ -102,7 +102,7 @@ def test_descriptors(dev, data):
             with usdma.File(dev, it, access="buffered") as f:
                 assert f.read(plain, 7) == 100 and plain == content[7:107].tobytes()
         f = usdma.File(dev, opened)
-    assert f.read(plain) == 100  # it has its own
+    assert f.read(plain) == 100  # it has duplicated the descriptor
     f.close()
 
 
@@ -151,8 +151,8 @@ def test_an_item_fails(dev, stream):
         assert e.value.errno == errno.EOVERFLOW
 
 
-def test_who_waits_takes_the_error(dev, stream):
-    """One wait raises the stream's error; the others' operations have their own."""
+def test_waiter_gets_the_error(dev, stream):
+    """One wait raises the stream's error; each operation raises its own."""
     mem = dev.device_buffer(50)
 
     async def run():
@@ -207,11 +207,11 @@ def test_load(dev, stream, tmp_path, seed, own_stream):
         assert mem.size == 0 or content_of(stream, mem).tobytes() == a.tobytes()
 
 
-def test_theirs(dev, stream, tmp_path, seed):
-    """Python's package safetensors (Debian 13) writes what we read, and reads what we have written."""
-    theirs = pytest.importorskip("safetensors.numpy", reason="python3-safetensors is not installed")
+def test_package_safetensors(dev, stream, tmp_path, seed):
+    """The package safetensors (Debian 13) writes a file that is loaded here, and reads a file that was written here."""
+    reference = pytest.importorskip("safetensors.numpy", reason="python3-safetensors is not installed")
     tensors, path, back = tensors_of(seed), tmp_path / "m.safetensors", tmp_path / "back.safetensors"
-    theirs.save_file(tensors, path, {"format": "np"})
+    reference.save_file(tensors, path, {"format": "np"})
     loaded = usdma.load_safetensors(path, dev)
     assert {name: (dtype, shape, content_of(stream, mem).tobytes() if mem.size else b"") for name, (mem, dtype, shape) in loaded.items()} \
         == {name: (str(a.dtype), a.shape, a.tobytes()) for name, a in tensors.items()}
@@ -220,7 +220,7 @@ def test_theirs(dev, stream, tmp_path, seed):
         made.write(path.read_bytes()[:min(at for _, at in ranges)])
         for mem, at in ranges:
             made.write(mem, at)
-    read = theirs.load_file(back)
+    read = reference.load_file(back)
     assert read.keys() == tensors.keys() and all((read[n] == a).all() and read[n].shape == a.shape for n, a in tensors.items())
 
 
@@ -312,7 +312,7 @@ def test_any_broken_byte(dev, tmp_path, seed):
             pass
 
 
-def test_truncated_while_it_is_read(dev, tmp_path, monkeypatch):
+def test_truncated_while_read(dev, tmp_path, monkeypatch):
     path = tmp_path / "m.safetensors"
     path.write_bytes(file_of(one(), bytes(8)))
     read_header = _safetensors._read_header

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""64 MiB (USDMA_TEST_SCALE times that) to the device and back from four threads, and Python goes on meanwhile."""
+"""Four threads copy 64 MiB (times USDMA_TEST_SCALE) to the device and back; other Python threads run meanwhile."""
 import mmap
 import os
 import sys
@@ -14,11 +14,11 @@ from acl_names import D2H, H2D
 SIZE = min(int(os.environ.get("USDMA_TEST_SCALE", 1)), 16) << 26
 THREADS = 4
 PART = SIZE // THREADS
-PATIENCE = 60  # seconds: a busy machine may not run the counter within one call
+TIMEOUT = 60  # seconds: a busy machine may not run the counter within one call
 
 
 class Counter(threading.Thread):
-    """Counts each time that it gets the GIL, and gives it back."""
+    """Increments its value each time that it gets the GIL."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ class Counter(threading.Thread):
 
 @pytest.fixture
 def counter():
-    """Nobody is made to give the GIL away: while one holds it, and does not release it itself, the count stands."""
+    """A counter without forced GIL switches: it does not count while another thread holds the GIL."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     c = Counter()
@@ -45,8 +45,8 @@ def counter():
 
 
 def counts_meanwhile(counter, call):
-    """Whether the counter went on within a call: if each held the GIL, it would in none."""
-    end = time.monotonic() + PATIENCE
+    """Whether the counter has counted during a call, that is, the call has released the GIL."""
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         before = counter.value
         call()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every name is there, says no to what it cannot take, and has a stub that fits."""
+"""Every documented name exists, checks its arguments, and has a matching stub."""
 import ast
 import os
 import re
@@ -25,13 +25,13 @@ def full_name(part, name):
 
 
 @pytest.mark.parametrize("part,name", EVERY)
-def test_there(part, name):
+def test_exists(part, name):
     function = getattr(PARTS[part][0], name)
     assert (function.__name__, function.__module__) == (name, full_name(part, name).rpartition(".")[0])
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_nothing_else(part):
+def test_no_other_names(part):
     module, names, _ = PARTS[part]
     public = {n for n in dir(module) if not n.startswith("_")} - {"rt", "util"}
     assert public == set(names)
@@ -64,7 +64,7 @@ INTS = [(part, name) for part, name in EVERY if part == "rt" and stub(part)[name
 
 
 @pytest.mark.parametrize("part,name", INTS)
-def test_wants_ints(part, name):
+def test_expects_ints(part, name):
     function = getattr(acl.rt, name)
     args = stub(part)[name]
     count = len(args.posonlyargs) - len(args.defaults)
@@ -82,7 +82,7 @@ def test_wants_ints(part, name):
                 function(*values)
 
 
-def test_takes_what_is_like_an_int():
+def test_accepts_index_types():
     class Index:
         def __init__(self, value):
             self.value = value
@@ -105,7 +105,7 @@ def test_takes_what_is_like_an_int():
         acl.rt.ipc_mem_close(1)
 
 
-def test_other_parts_say_why():
+def test_unsupported_parts_give_the_reason():
     for part in ("mdl", "op", "media", "blas", "prof", "himpi", "fv"):
         with pytest.raises(AttributeError, match="not supported"):
             getattr(acl, part)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Package usdma: sha256sum(1) of a file is the digest of what was read from it, and of what was written to it.
+"""Package usdma: sha256sum(1) of a file equals the digest of the data that was read from it or written to it.
 
-USDMA_TEST_LARGEST: bytes of the largest file. File systems are mounted in a namespace of a process that the tests start.
+USDMA_TEST_LARGEST: bytes of the largest file. A child process mounts the file systems in its own namespace.
 """
 import hashlib
 import os
@@ -33,7 +33,7 @@ read -r end
 
 @pytest.fixture(scope="module")
 def mounts(tmp_path_factory):
-    """{kind: (folder, why it is not there)}"""
+    """{kind: (folder, reason if it is not mounted)}"""
     own = tmp_path_factory.mktemp("sums")
     if shutil.disk_usage(own).free < 3 * LARGEST:
         pytest.skip(f"less than {3 * LARGEST} bytes are free in {own}")
@@ -42,14 +42,14 @@ def mounts(tmp_path_factory):
     env = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
     with subprocess.Popen([*how, "sh", "-c", MOUNTS, "sh", own, str(LARGEST + LARGEST // 8 + (64 << 20))], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as p:
-        found, said = {"disk": (str(own / "disk"), "")}, ""
+        found, output = {"disk": (str(own / "disk"), "")}, ""
         for line in p.stdout:
             kind, _, why = line.strip().partition(" ")
             if kind == "end":
                 break
-            said += line
+            output += line
             found[kind] = (f"/proc/{p.pid}/root{own}/{kind}", why)
-        yield {kind: found.get(kind, (str(own), said or "unshare failed")) for kind in KINDS}
+        yield {kind: found.get(kind, (str(own), output or "unshare failed")) for kind in KINDS}
         p.stdin.close()
 
 
@@ -71,18 +71,18 @@ def path(request, mounts):
 
 
 @pytest.fixture(scope="module")
-def things():
+def resources():
     """Device, stream, device memory, host memory."""
     with usdma.Device() as dev, dev.stream() as stream, dev.device_buffer(BUFFER) as mem, dev.host_buffer(BUFFER) as host:
         yield dev, stream, mem, numpy.asarray(host)
 
 
-def sum_of(path):
+def sha256_of(path):
     return subprocess.run(["sha256sum", path], stdout=subprocess.PIPE, check=True).stdout.split()[0].decode()
 
 
 def parts_of(size, rng):
-    """(offset, length, position in the buffer): one after the other, of all orders of magnitude."""
+    """(offset, length, position in the buffer) of consecutive parts of random sizes of all orders of magnitude."""
     at = 0
     while at < size:
         n = min(size - at, rng.randrange(1, 2 << rng.randrange(BUFFER.bit_length() - 4, BUFFER.bit_length())), BUFFER)
@@ -100,9 +100,9 @@ def access_of(path, dev, rng):
     return access
 
 
-def write(things, path, size, rng):
-    """The digest of what was written."""
-    dev, stream, mem, host = things
+def write(resources, path, size, rng):
+    """Writes random data; its digest."""
+    dev, stream, mem, host = resources
     digest, fill = hashlib.sha256(), numpy.random.default_rng(rng.randrange(1 << 32))
     with dev.file(path, "w") as made, dev.file(path, "r+", access=access_of(path, dev, rng)) as f:
         for offset, n, at in parts_of(size, rng):
@@ -118,9 +118,9 @@ def write(things, path, size, rng):
     return digest.hexdigest()
 
 
-def read(things, path, size, rng):
-    """The digest of what was read; one byte behind the end is requested, too."""
-    dev, stream, mem, host = things
+def read(resources, path, size, rng):
+    """Reads the file, and requests one byte beyond its end; the digest of the data."""
+    dev, stream, mem, host = resources
     digest = hashlib.sha256()
     if rng.random() < 0.5:
         with open(path, "rb") as f:
@@ -131,20 +131,20 @@ def read(things, path, size, rng):
             data = host[at:at + n]
             stream.copy(data, mem[at:at + n])
             stream.synchronize()
-            due = min(n, size - offset)
-            assert got.moved == [due]
-            digest.update(data[:due])
+            expected = min(n, size - offset)
+            assert got.moved == [expected]
+            digest.update(data[:expected])
     return digest.hexdigest()
 
 
-def test_sums(things, path, rng):
+def test_sums(resources, path, rng):
     for size in SIZES:
-        wrote = write(things, path, size, rng)
+        wrote = write(resources, path, size, rng)
         assert os.path.getsize(path) == size
-        assert wrote == sum_of(path) == read(things, path, size, rng)
+        assert wrote == sha256_of(path) == read(resources, path, size, rng)
 
 
-def test_sparse(things, path, rng):
+def test_sparse(resources, path, rng):
     for size in SIZES:
         with open(path, "wb") as f:
             for _ in range(min(size, 30)):
@@ -152,11 +152,11 @@ def test_sparse(things, path, rng):
                 os.pwrite(f.fileno(), rng.randbytes(min(size - at, rng.randrange(1, 100_000))), at)
             os.truncate(f.fileno(), size)
             os.fsync(f.fileno())
-        assert sum_of(path) == read(things, path, size, rng)
+        assert sha256_of(path) == read(resources, path, size, rng)
 
 
 def test_kinds(mounts):
-    """What is said to be mounted is."""
+    """Each folder has the expected type of file system."""
     for kind in ("tmpfs", "overlay", "ext4"):
         folder, why = mounts[kind]
         if not why:

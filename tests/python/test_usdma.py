@@ -155,7 +155,7 @@ def test_freed_device_memory(dev, stream):
     assert e.value.errno == errno.EFAULT
 
 
-def test_device_outlives_what_rests_on_it():
+def test_device_outlives_its_objects():
     dev = usdma.Device()
     s, mem, host = dev.stream(), dev.device_buffer(4096), dev.host_buffer(4096)
     dev.close()
@@ -170,7 +170,7 @@ def test_device_outlives_what_rests_on_it():
 
 
 def test_thousand_copies(dev):
-    """A thousand awaits on ten streams, and other coroutines run meanwhile."""
+    """A thousand awaits on ten streams; other coroutines run meanwhile."""
     ticks = 0
 
     async def tick():
@@ -207,8 +207,8 @@ def test_await_takes_the_error(dev):
     asyncio.run(main())
 
 
-def test_waiters_keep_what_runs(dev):
-    """What was submitted after a wait began stays, however many others have waited."""
+def test_waiters_retain_pending_buffers(dev):
+    """The buffers of operations submitted after a wait began are retained, however many other waits end."""
     later_ones = []
 
     async def work(s, mem):
@@ -231,7 +231,7 @@ def test_waiters_keep_what_runs(dev):
 
 
 def test_cancelled_wait(dev):
-    """A coroutine that gives up leaves the stream usable."""
+    """A cancelled wait leaves the stream usable."""
 
     async def main():
         mem, host = dev.device_buffer(8 << 20), dev.host_buffer(8 << 20)

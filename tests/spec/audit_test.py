@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Our client and our server against the rows of the vfio-user specification, by all that programs make them say to each other:
-a proxy between them hears every message.  Then violations on purpose, one a run: each is heard, and the other side does not
-take it.  TAP.
+Checks this project's client and server against the rows of the vfio-user specification: programs cause traffic, and a proxy
+between both sides checks every message.  Then deliberate violations, one a run: each is detected, and the receiver does not
+accept it.  TAP.
 
   audit_test.py USDMA-SIM USDMACTL PROGRAM...
 """
@@ -21,8 +21,8 @@ from rows import ROWS  # noqa: E402
 
 OPTIONS = ("--mem", "256M", "--channels", "16", "--engines", "2", "--rate", "512M")
 SECONDS = 120
-# Rows about what must be refused: no well-behaved client meets them.  server_test.py does.
-ON_PURPOSE = {r for r in ROWS if r.endswith((".limits", ".unknown", ".refused", ".bad-json", ".exists"))} | \
+# Rows about requests that must be refused: no valid client causes them.  server_test.py checks them.
+IN_SERVER_TEST = {r for r in ROWS if r.endswith((".limits", ".unknown", ".refused", ".bad-json", ".exists"))} | \
     {"unmap.released", "header.no-reply", "set-irqs.bools", "set-irqs.trigger", "set-irqs.disable", "access.mappable", "reset.keeps", "reset.empty",
      "end.next", "header.order", "version.defaults"}
 
@@ -32,35 +32,35 @@ class Suite(Points):
         self.program, self.ctl, self.seen = program, ctl, set()
 
     def session(self, command, change=None, env=None):
-        """Runs a command on a server behind a proxy: (its status, what it said, the proxy's findings)."""
+        """Runs a command on a server behind a proxy: (its exit status, its output, the proxy)."""
         server = Server(self.program, *OPTIONS)
         proxy = Proxy(server, change)
         device = f"vfio-user:{proxy.path}"
         try:
             p = subprocess.run([device if word == "DEVICE" else word for word in command], capture_output=True, text=True, timeout=SECONDS,
                                check=False, env={**os.environ, "USDMA_DEVICES": device, **(env or {})})
-            status, said = p.returncode, p.stdout + p.stderr
+            status, output = p.returncode, p.stdout + p.stderr
         except subprocess.TimeoutExpired:
-            status, said = None, "hangs"
+            status, output = None, "hangs"
         proxy.stop()
         alive = server.process.poll() is None
         if not (server.stop() and alive):
-            status, said = None, f"usdma-sim did not live to the end\n{said}"
+            status, output = None, f"usdma-sim has exited early\n{output}"
         self.seen |= proxy.auditor.seen
-        return status, said, proxy
+        return status, output, proxy
 
     def selftest(self, change=None, env=None):
         return self.session([self.ctl, "selftest", "DEVICE", "--size", "256K"], change, env)
 
-    def agrees(self, name, result):
-        status, said, proxy = result
-        self.add(status == 0, f"{name}: it works", f"status {status}\n{said}")
+    def expect_conforming(self, name, result):
+        status, output, proxy = result
+        self.add(status == 0, f"{name}: exit status 0", f"status {status}\n{output}")
         wrong = proxy.auditor.wrong
-        self.add(not wrong and proxy.count > 50, f"{name}: {proxy.count} messages, no row broken", "\n".join(map(str, wrong[:10])))
+        self.add(not wrong and proxy.count > 50, f"{name}: {proxy.count} messages, no row violated", "\n".join(map(str, wrong[:10])))
 
 
 def change_reply(command, edit):
-    """edit(message) for the server's good replies to a command."""
+    """Applies edit(message) to the server's successful replies to a command."""
     def change(side, m):
         if side == "server" and m.is_reply and not m.failed and m.command == command:
             edit(m)
@@ -76,22 +76,22 @@ def change_command(command, edit):
     return change
 
 
-def says(**capabilities):
-    """The server's VERSION names these."""
+def server_capabilities(**capabilities):
+    """The server's VERSION reply has these capabilities."""
     def edit(m):
         m.body = m.body[:4] + json.dumps({"capabilities": capabilities}).encode() + b"\0"
     return change_reply(w.VERSION, edit)
 
 
 def without_descriptors(side, m):
-    """Large areas come without their file: the server reaches them by messages."""
+    """Removes the file of large areas: the server accesses them by messages."""
     if side == "client" and not m.is_reply and m.command == w.DMA_MAP and w.MAP.unpack(m.body)[4] >= 1 << 20:
         argsz, flags, _, address, size = w.MAP.unpack(m.body)
         m.body, m.fds = w.MAP.pack(argsz, flags, 0, address, size), []
 
 
 def firmware(s):
-    """Where there is no machine, the client does what its firmware would: some servers answer no register before."""
+    """Without firmware the client assigns BARs and enables memory space: some servers answer no register before."""
     seen = []
 
     def note(side, m):
@@ -99,12 +99,12 @@ def firmware(s):
             offset, region, _ = w.ACCESS.unpack_from(m.body)
             seen.append((m.command, region, offset, m.body[w.ACCESS.size:]))
 
-    s.agrees("a device that no firmware has seen", s.selftest(note))
-    on = next((i for i, (command, region, offset, data) in enumerate(seen)
+    s.expect_conforming("a device without firmware", s.selftest(note))
+    enabled = next((i for i, (command, region, offset, data) in enumerate(seen)
                if command == w.REGION_WRITE and (region, offset) == (w.CONFIG, 4) and data[0] & 2), len(seen))
     registers = next((i for i, (_, region, _, _) in enumerate(seen) if region == 0), len(seen))
-    bars = {offset for command, region, offset, data in seen[:on] if command == w.REGION_WRITE and region == w.CONFIG and any(data)}
-    s.add(on < registers and {0x10, 0x20} <= bars, "BARs get addresses and memory space is on, before the first register", seen[:12])
+    bars = {offset for command, region, offset, data in seen[:enabled] if command == w.REGION_WRITE and region == w.CONFIG and any(data)}
+    s.add(enabled < registers and {0x10, 0x20} <= bars, "BARs get addresses and memory space is enabled before the first register access", seen[:12])
 
 
 # ---- violations -------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def both_actions(m):
     m.body = m.body[:4] + (flags | w.MASK).to_bytes(4, sys.byteorder) + m.body[8:]
 
 
-# What is done to which messages, the row that it breaks, and whether the program ends well all the same (None: either).
+# The violation and the messages it modifies, the row that it violates, and whether the program still succeeds (None: either).
 VIOLATIONS = (
     ("a reply of a minor version that is too new", change_reply(w.VERSION, minor_above), "version.minor", False),
     ("a capability above what was proposed", change_reply(w.VERSION, capabilities_above), "version.subset", None),
@@ -173,20 +173,20 @@ VIOLATIONS = (
 
 def main():
     s = Suite(sys.argv[1], sys.argv[2])
-    s.agrees("selftest", s.selftest())
+    s.expect_conforming("selftest", s.selftest())
     for program in sys.argv[3:]:
-        s.agrees(os.path.basename(program), s.session([program], env={"CMOCKA_MESSAGE_OUTPUT": "TAP"}))
+        s.expect_conforming(os.path.basename(program), s.session([program], env={"CMOCKA_MESSAGE_OUTPUT": "TAP"}))
     firmware(s)
-    s.agrees("a server that takes one descriptor a message", s.selftest(says(max_msg_fds=1, max_data_xfer_size=1 << 20)))
-    s.agrees("a server that takes 4 KiB an access", s.selftest(says(max_msg_fds=16, max_data_xfer_size=4096)))
-    s.agrees("a server that says nothing", s.selftest(says()))
-    s.agrees("memory without descriptors", s.selftest(without_descriptors))
-    s.add(not set(ROWS) - s.seen - ON_PURPOSE, "every row of traffic was met", ", ".join(sorted(set(ROWS) - s.seen - ON_PURPOSE)))
+    s.expect_conforming("a server that takes one descriptor a message", s.selftest(server_capabilities(max_msg_fds=1, max_data_xfer_size=1 << 20)))
+    s.expect_conforming("a server that takes 4 KiB an access", s.selftest(server_capabilities(max_msg_fds=16, max_data_xfer_size=4096)))
+    s.expect_conforming("a server without capabilities", s.selftest(server_capabilities()))
+    s.expect_conforming("memory without descriptors", s.selftest(without_descriptors))
+    s.add(not set(ROWS) - s.seen - IN_SERVER_TEST, "every row of traffic was checked", ", ".join(sorted(set(ROWS) - s.seen - IN_SERVER_TEST)))
     for name, change, row, good in VIOLATIONS:
-        status, said, proxy = s.selftest(change)
-        s.add(row in {r for r, _ in proxy.auditor.wrong}, f"{name}: heard as {row}", proxy.auditor.wrong[:5])
-        s.add(status in ((0, 1) if good is None else (0,) if good else (1,)), f"{name}: the other side does not take it, and nothing hangs",
-              f"status {status}\n{said}")
+        status, output, proxy = s.selftest(change)
+        s.add(row in {r for r, _ in proxy.auditor.wrong}, f"{name}: detected as {row}", proxy.auditor.wrong[:5])
+        s.add(status in ((0, 1) if good is None else (0,) if good else (1,)), f"{name}: the receiver does not accept it, and nothing hangs",
+              f"status {status}\n{output}")
     return s.end()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Holds each message of both sides against the rows; keeps what the rows before have agreed."""
+"""Checks each message of both sides against the rows; saves what earlier messages negotiated."""
 
 import json
 import os
@@ -9,17 +9,17 @@ import wire as w
 from rows import ROWS
 
 PAGE = 4096
-NUMBERS = {"max_msg_fds": 1, "max_data_xfer_size": 1 << 20, "max_dma_maps": 65535, "pgsizes": PAGE}
+DEFAULTS = {"max_msg_fds": 1, "max_data_xfer_size": 1 << 20, "max_dma_maps": 65535, "pgsizes": PAGE}
 ARGSZ_REPLIES = (w.GET_INFO, w.REGION_INFO, w.REGION_IO_FDS, w.IRQ_INFO)
-# Who may send descriptors with what: commands of the client, replies of the server.
+# Messages that may carry descriptors: commands of the client, replies of the server.
 WITH_FDS = {("client", w.DMA_MAP), ("client", w.SET_IRQS), ("server", w.REGION_INFO), ("server", w.REGION_IO_FDS), ("server", w.VERSION)}
 
 
 class Auditor:
     def __init__(self):
         self.seen, self.wrong = set(), []
-        self.waiting = {"client": [], "server": []}  # commands without a reply yet, by who sent them
-        self.says = {"client": None, "server": None}  # capabilities
+        self.waiting = {"client": [], "server": []}  # commands without a reply yet, by sender
+        self.capabilities = {"client": None, "server": None}
         self.maps, self.regions, self.irqs = {}, {}, {}
 
     def row(self, name, ok, detail=""):
@@ -30,14 +30,14 @@ class Auditor:
         return bool(ok)
 
     def limit(self, side, name):
-        return (self.says[side] or {}).get(name, NUMBERS[name])
+        return (self.capabilities[side] or {}).get(name, DEFAULTS[name])
 
-    def hear(self, side, m):
-        """side: who sends it."""
+    def check_message(self, side, m):
+        """side: the sender."""
         self.row("header.size", m.size == w.HEAD.size + len(m.body), m)
         self.row("header.type", m.flags & w.TYPE_MASK in (w.COMMAND, w.REPLY), m)
         other = "server" if side == "client" else "client"
-        if self.says[other] is not None:
+        if self.capabilities[other] is not None:
             self.row("version.max-msg-fds", len(m.fds) <= self.limit(other, "max_msg_fds"), m)
         if m.is_reply:
             self._reply(side, other, m)
@@ -48,7 +48,7 @@ class Auditor:
         self.row("header.error-reserved", m.error == 0, m)
         self.row("header.descriptors", not m.fds or (side, m.command) in WITH_FDS, m)
         if side == "client":
-            first = self.says["client"] is None
+            first = self.capabilities["client"] is None
             self.row("version.first", (m.command == w.VERSION) == first, m)
         if not m.flags & w.NO_REPLY:
             self.waiting[side].append(m)
@@ -64,47 +64,47 @@ class Auditor:
             return
         if side == "server":
             self.row("header.order", at == 0, m)
-        asked = self.waiting[other].pop(at)
+        request = self.waiting[other].pop(at)
         self.row("header.error-alone", not m.failed or not m.body, m)
         self.row("header.descriptors", not m.fds or (side, m.command) in WITH_FDS, m)
         check = getattr(self, f"_{side}_answers_{w.NAMES.get(m.command, '').lower()}", None)
         if check:
-            check(asked, m)
+            check(request, m)
 
     # ---- VERSION ------------------------------------------------------------------------------------------
 
     def _capabilities(self, m):
-        """{} where there are none; None: not as it must be."""
+        """{} where there are none; None: invalid."""
         if len(m.body) == w.VERSION_HEAD.size:
             return {}
         text = m.body[w.VERSION_HEAD.size:]
         try:
-            said = json.loads(text[:-1].decode("utf-8"))
-            ok = text[-1:] == b"\0" and isinstance(said, dict) and isinstance(said.get("capabilities", {}), dict)
+            parsed = json.loads(text[:-1].decode("utf-8"))
+            ok = text[-1:] == b"\0" and isinstance(parsed, dict) and isinstance(parsed.get("capabilities", {}), dict)
         except (ValueError, UnicodeDecodeError):
             ok = False
         self.row("version.json", ok, text)
-        return said.get("capabilities", {}) if ok else None
+        return parsed.get("capabilities", {}) if ok else None
 
     def _client_version(self, m):
         self.row("version.json", len(m.body) >= w.VERSION_HEAD.size, m)
-        self.says["client"] = self._capabilities(m) or {}
+        self.capabilities["client"] = self._capabilities(m) or {}
 
-    def _server_answers_version(self, asked, m):
+    def _server_answers_version(self, request, m):
         if m.failed:
-            self.says["client"] = None
+            self.capabilities["client"] = None
             return
-        proposed, got = w.VERSION_HEAD.unpack_from(asked.body), w.VERSION_HEAD.unpack_from(m.body)
+        proposed, got = w.VERSION_HEAD.unpack_from(request.body), w.VERSION_HEAD.unpack_from(m.body)
         self.row("version.major", got[0] == proposed[0], (proposed, got))
         self.row("version.minor", got[1] <= proposed[1], (proposed, got))
-        self.says["client"] = self.says["client"] or {}
-        self.says["server"] = self._capabilities(m) or {}
-        for name, value in self.says["server"].items():
-            known = name in self.says["client"] or name in NUMBERS
-            self.row("version.subset", known and (name not in NUMBERS or name == "pgsizes" or value <= self.limit("client", name)),
-                     (name, value, self.says["client"]))
-        twin = self.says["server"].get("twin_socket", {}).get("supported", False)
-        self.row("optional.agreed", not twin or self.says["client"].get("twin_socket", {}).get("supported", False), m)
+        self.capabilities["client"] = self.capabilities["client"] or {}
+        self.capabilities["server"] = self._capabilities(m) or {}
+        for name, value in self.capabilities["server"].items():
+            is_valid = name in self.capabilities["client"] or name in DEFAULTS
+            self.row("version.subset", is_valid and (name not in DEFAULTS or name == "pgsizes" or value <= self.limit("client", name)),
+                     (name, value, self.capabilities["client"]))
+        twin = self.capabilities["server"].get("twin_socket", {}).get("supported", False)
+        self.row("optional.agreed", not twin or self.capabilities["client"].get("twin_socket", {}).get("supported", False), m)
 
     # ---- memory -------------------------------------------------------------------------------------------
 
@@ -116,14 +116,14 @@ class Auditor:
         self.row("map.pages", size and not (address | size | offset) % PAGE, (address, size, offset))
         self.row("map.descriptor", len(m.fds) == 1 or (not m.fds and not offset), m)
 
-    def _server_answers_dma_map(self, asked, m):
+    def _server_answers_dma_map(self, request, m):
         if m.failed:
             return
-        _, flags, _, address, size = w.MAP.unpack(asked.body)
+        _, flags, _, address, size = w.MAP.unpack(request.body)
         self.row("map.reply", not m.body, m)
         over = [a for a, (n, _, _) in self.maps.items() if a < address + size and address < a + n]
         self.row("map.exists", not over, (address, size))
-        self.maps[address] = (size, flags, bool(asked.fds))
+        self.maps[address] = (size, flags, bool(request.fds))
         self.row("version.max-dma-maps", len(self.maps) <= self.limit("server", "max_dma_maps"), len(self.maps))
 
     def _client_dma_unmap(self, m):
@@ -133,11 +133,11 @@ class Auditor:
         _, _, address, size = w.UNMAP.unpack(m.body)
         self.row("unmap.exact", self.maps.get(address, (0,))[0] == size, (hex(address), hex(size)))
 
-    def _server_answers_dma_unmap(self, asked, m):
-        if m.failed or not self.row("unmap.reply", len(asked.body) >= w.UNMAP.size, asked):
+    def _server_answers_dma_unmap(self, request, m):
+        if m.failed or not self.row("unmap.reply", len(request.body) >= w.UNMAP.size, request):
             return
-        _, _, address, size = w.UNMAP.unpack_from(asked.body)
-        self.row("unmap.reply", m.body == asked.body, m)
+        _, _, address, size = w.UNMAP.unpack_from(request.body)
+        self.row("unmap.reply", m.body == request.body, m)
         self.maps = {a: v for a, v in self.maps.items() if not (address <= a and a + v[0] <= address + size)}
 
     # ---- the device ---------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Auditor:
         self.row("info.request", len(m.body) >= w.INFO.size and w.INFO.unpack_from(m.body)[0] >= w.INFO.size
                  and not any(m.body[4:]), m.body)
 
-    def _server_answers_device_get_info(self, _asked, m):
+    def _server_answers_device_get_info(self, _request, m):
         if m.failed:
             return
         ok = len(m.body) == w.INFO.size
@@ -158,10 +158,10 @@ class Auditor:
         argsz, flags, _, caps, size, offset = w.REGION.unpack_from(m.body) if ok else (0, 1, 0, 0, 0, 0)
         self.row("region.request", ok and argsz >= w.REGION.size and not flags | caps | size | offset, m.body)
 
-    def _server_answers_device_get_region_info(self, asked, m):
+    def _server_answers_device_get_region_info(self, request, m):
         if m.failed:
             return
-        wanted, _, index, _, _, _ = w.REGION.unpack_from(asked.body)
+        wanted, _, index, _, _, _ = w.REGION.unpack_from(request.body)
         argsz, flags, got, cap, size, offset = w.REGION.unpack_from(m.body)
         self.row("region.reply", got == index and not flags & ~15, m.body)
         whole = argsz <= wanted
@@ -177,7 +177,7 @@ class Auditor:
 
     @staticmethod
     def _areas(m, cap):
-        """(version, areas) of the list of mappable ones; None: there is none."""
+        """(version, areas) of the sparse mmap capability; None: there is none."""
         while cap and cap + w.CAP.size + w.SPARSE.size <= len(m.body):
             ident, version, following = w.CAP.unpack_from(m.body, cap)
             if ident == 1:
@@ -203,12 +203,12 @@ class Auditor:
         argsz, flags, _, count = w.IO_FDS.unpack(m.body) if ok else (0, 1, 0, 0)
         self.row("io-fds.request", ok and argsz >= w.IO_FDS.size and not flags | count, m.body)
 
-    def _server_answers_device_get_region_io_fds(self, asked, m):
+    def _server_answers_device_get_region_io_fds(self, request, m):
         if m.failed:
             return
         argsz, flags, got, count = w.IO_FDS.unpack_from(m.body)
         array = len(m.body) - w.IO_FDS.size
-        index = w.IO_FDS.unpack(asked.body)[2]
+        index = w.IO_FDS.unpack(request.body)[2]
         ok = not flags and got == index and (not count or (argsz == len(m.body) and array % count == 0 and array // count >= w.IO_FD.size))
         if not self.row("io-fds.reply", ok, m.body[:16]) or not count:
             return
@@ -223,11 +223,11 @@ class Auditor:
         argsz, flags, _, count = w.IRQ.unpack(m.body) if ok else (0, 1, 0, 0)
         self.row("irq.request", ok and argsz >= w.IRQ.size and not flags | count, m.body)
 
-    def _server_answers_device_get_irq_info(self, asked, m):
+    def _server_answers_device_get_irq_info(self, request, m):
         if m.failed:
             return
         argsz, flags, index, count = w.IRQ.unpack_from(m.body)
-        self.row("irq.reply", len(m.body) == argsz == w.IRQ.size and index == w.IRQ.unpack(asked.body)[2] and not flags & ~15, m.body)
+        self.row("irq.reply", len(m.body) == argsz == w.IRQ.size and index == w.IRQ.unpack(request.body)[2] and not flags & ~15, m.body)
         self.irqs[index] = count
 
     def _client_device_set_irqs(self, m):
@@ -243,7 +243,7 @@ class Auditor:
         if data == w.DATA_BOOL:
             self.row("set-irqs.bools", len(m.body) == w.IRQ_SET.size + count, m)
 
-    def _server_answers_device_set_irqs(self, _asked, m):
+    def _server_answers_device_set_irqs(self, _request, m):
         self.row("set-irqs.reply", not m.body, m)
 
     # ---- accesses -----------------------------------------------------------------------------------------
@@ -253,22 +253,22 @@ class Auditor:
         self.row("access.read", ok, m)
         self.row("version.max-data-xfer", not ok or w.ACCESS.unpack(m.body)[2] <= self.limit("server", "max_data_xfer_size"), m)
 
-    def _server_answers_region_read(self, asked, m):
+    def _server_answers_region_read(self, request, m):
         if not m.failed:
-            count = w.ACCESS.unpack(asked.body)[2]
-            self.row("access.read", m.body[:w.ACCESS.size] == asked.body and len(m.body) == w.ACCESS.size + count, m)
+            count = w.ACCESS.unpack(request.body)[2]
+            self.row("access.read", m.body[:w.ACCESS.size] == request.body and len(m.body) == w.ACCESS.size + count, m)
 
     def _client_region_write(self, m):
         ok = len(m.body) >= w.ACCESS.size and len(m.body) == w.ACCESS.size + w.ACCESS.unpack_from(m.body)[2]
         self.row("access.write", ok, m)
         self.row("version.max-data-xfer", len(m.body) - w.ACCESS.size <= self.limit("server", "max_data_xfer_size"), m)
 
-    def _server_answers_region_write(self, asked, m):
+    def _server_answers_region_write(self, request, m):
         if not m.failed:
-            self.row("access.write", m.body == asked.body[:w.ACCESS.size], m)
+            self.row("access.write", m.body == request.body[:w.ACCESS.size], m)
 
     def _within(self, address, count, right):
-        """Whether areas that no descriptor came for cover it: (mapped for this, without a descriptor)."""
+        """(whether mapped areas with this access right cover the range, whether none of them has a descriptor)"""
         by_message = True
         while count:
             area = next(((a, v) for a, v in self.maps.items() if a <= address < a + v[0]), None)
@@ -294,17 +294,17 @@ class Auditor:
         self.row("dma.mapped", mapped, (hex(address), count))
         self.row("dma.no-descriptor", by_message, (hex(address), count))
 
-    def _client_answers_dma_read(self, asked, m):
-        address, count = w.DMA.unpack_from(asked.body)
+    def _client_answers_dma_read(self, request, m):
+        address, count = w.DMA.unpack_from(request.body)
         if not m.failed:
             self.row("dma.read", len(m.body) == w.DMA.size + count and w.DMA.unpack_from(m.body) == (address, count), m)
 
-    def _client_answers_dma_write(self, asked, m):
-        if not m.failed:  # the specification's table gives the count 4 bytes, its structure 8
-            self.row("dma.write", len(m.body) in (12, 16) and m.body[:12] == asked.body[:12], m)
+    def _client_answers_dma_write(self, request, m):
+        if not m.failed:  # in the specification the count has 4 bytes in the table, 8 in the structure
+            self.row("dma.write", len(m.body) in (12, 16) and m.body[:12] == request.body[:12], m)
 
     def _client_device_reset(self, m):
         self.row("reset.empty", not m.body, m)
 
-    def _server_answers_device_reset(self, _asked, m):
+    def _server_answers_device_reset(self, _request, m):
         self.row("reset.empty", not m.body, m)

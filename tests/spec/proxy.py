@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""usdma-sim on a socket, and a proxy before it that hears both sides, and may change what they say."""
+"""usdma-sim on a socket, and a proxy before it that checks the messages of both sides, and may modify them."""
 
 import os
 import select
@@ -11,7 +11,7 @@ import threading
 import wire as w
 from auditor import Auditor
 
-READY_SECONDS, PATIENCE = 30, 60
+READY_SECONDS, TIMEOUT = 30, 60
 
 
 class Server:
@@ -20,29 +20,29 @@ class Server:
     def __init__(self, program, *options):
         self.folder = tempfile.mkdtemp(prefix="usdma-spec-")
         self.path = os.path.join(self.folder, "device")
-        ready, told = os.pipe()
+        ready, ready_sender = os.pipe()
         with open(os.path.join(self.folder, "log"), "wb") as log:
-            self.process = subprocess.Popen([program, "--verbose", "--socket", self.path, "--ready-fd", str(told), *options],
-                                            pass_fds=[told], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        os.close(told)
+            self.process = subprocess.Popen([program, "--verbose", "--socket", self.path, "--ready-fd", str(ready_sender), *options],
+                                            pass_fds=[ready_sender], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        os.close(ready_sender)
         if not select.select([ready], [], [], READY_SECONDS)[0] or not os.read(ready, 64):
-            raise RuntimeError(f"usdma-sim did not start: {self.said()}")
+            raise RuntimeError(f"usdma-sim did not start: {self.log_text()}")
         os.close(ready)
 
-    def said(self):
+    def log_text(self):
         with open(os.path.join(self.folder, "log"), encoding="utf-8", errors="replace") as f:
             return f.read()
 
     def connect(self):
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(PATIENCE)
+        sock.settimeout(TIMEOUT)
         sock.connect(self.path)
         return w.Link(sock)
 
     def stop(self):
         self.process.terminate()
         try:
-            return self.process.wait(PATIENCE) == 0
+            return self.process.wait(TIMEOUT) == 0
         except subprocess.TimeoutExpired:
             self.process.kill()
             return False
@@ -53,7 +53,7 @@ class Server:
 
 
 class Proxy:
-    """Between clients and a server.  change(side, message) may alter a message after it was sent and before it is heard."""
+    """Between clients and a server.  change(side, message) may modify a message after it was sent and before it is checked."""
 
     def __init__(self, server, change=None):
         self.server, self.change = server, change or (lambda side, m: None)
@@ -75,11 +75,11 @@ class Proxy:
                 return
             with self._lock:
                 wrong, seen = self.auditor.wrong, self.auditor.seen
-                self.auditor = Auditor()  # each client begins anew; what was found is kept
+                self.auditor = Auditor()  # each client has its own state; the findings are retained
                 self.auditor.wrong, self.auditor.seen = wrong, seen
             server = self.server.connect()
             server.sock.settimeout(None)
-            pair = [threading.Thread(target=self._carry, args=a)
+            pair = [threading.Thread(target=self._forward, args=a)
                     for a in (("client", client, server, self.auditor), ("server", server, client, self.auditor))]
             for t in pair:
                 t.start()
@@ -88,7 +88,7 @@ class Proxy:
             client.close()
             server.close()
 
-    def _carry(self, side, source, to, auditor):
+    def _forward(self, side, source, to, auditor):
         try:
             while True:
                 m = source.receive()
@@ -97,7 +97,7 @@ class Proxy:
                 fds = list(m.fds)
                 self.change(side, m)
                 with self._lock:
-                    auditor.hear(side, m)
+                    auditor.check_message(side, m)
                     self.count += 1
                 to.send(m)
                 for fd in fds:
@@ -114,13 +114,13 @@ class Proxy:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for t in self._threads:
-            t.join(PATIENCE)
+            t.join(TIMEOUT)
         os.unlink(self.path)
         os.rmdir(self.folder)
 
 
 class Points:
-    """TAP."""
+    """Prints TAP points."""
 
     count = failed = 0
 

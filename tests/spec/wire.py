@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-vfio-user on the wire, written from the specification (QEMU's docs/interop/vfio-user.rst) and from nothing of ours: numbers at
-offsets, in the host's byte order.
+The vfio-user wire format, written from the specification (QEMU's docs/interop/vfio-user.rst) alone, without the driver's headers:
+numbers at offsets, in the host's byte order.
 """
 
 import socket
@@ -36,7 +36,7 @@ DMA = struct.Struct("=QQ")                # address, count; data
 DATA_NONE, DATA_BOOL, DATA_EVENTFD, MASK, UNMASK, TRIGGER = (1 << n for n in range(6))
 REGION_R, REGION_W, REGION_MMAP, REGION_CAPS = (1 << n for n in range(4))
 MSIX, CONFIG = 2, 7  # indexes of linux/vfio.h
-MOST_FDS = 64
+MAX_FDS = 64
 
 
 class Message:
@@ -63,7 +63,7 @@ class Message:
 
 
 class Link:
-    """One end of a connection."""
+    """A connection to the peer."""
 
     def __init__(self, sock):
         self.sock = sock
@@ -75,17 +75,17 @@ class Link:
             self.sock.sendall(data[sent:])
 
     def receive(self):
-        """The next message; None: the connection has ended."""
+        """The next message; None: the connection was closed."""
         data, fds = b"", []
         while len(data) < HEAD.size:
-            part, more, _, _ = socket.recv_fds(self.sock, HEAD.size - len(data), MOST_FDS)
+            part, more, _, _ = socket.recv_fds(self.sock, HEAD.size - len(data), MAX_FDS)
             if not part:
                 return None
             data, fds = data + part, fds + more
         ident, command, size, flags, error = HEAD.unpack(data)
         body = b""
         while len(body) < size - HEAD.size:
-            part, more, _, _ = socket.recv_fds(self.sock, min(size - HEAD.size - len(body), 1 << 20), MOST_FDS)
+            part, more, _, _ = socket.recv_fds(self.sock, min(size - HEAD.size - len(body), 1 << 20), MAX_FDS)
             if not part:
                 return None
             body, fds = body + part, fds + more

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Reads what commits say: "area: what" in at most 75 columns, an empty line, and a
-body that says why, in lines of at most 100.  Older ones than SINCE are left.
+Checks commit messages: "area: what" in at most 75 columns, an empty line, and a
+body that explains why, in lines of at most 100.  Commits before SINCE are ignored.
 
-  tests/style/commits.py [DIR]      exit status 1: it names what is wrong
+  tests/style/commits.py [DIR]      exit status 1: it prints what is wrong
 """
 import re
 import subprocess
@@ -17,13 +17,13 @@ SUBJECT = re.compile(r"^[a-zA-Z0-9_.,/ -]+: \S.*[^.]$")
 def wrong_with(text):
     subject, _, rest = text.partition("\n")
     if len(subject) > 75:
-        yield f"the subject has {len(subject)} columns, 75 are the most"
+        yield f"the subject has {len(subject)} columns, at most 75 are allowed"
     if not SUBJECT.match(subject):
         yield 'the subject is not "area: what", without a full stop'
     if not rest.strip():
-        yield "there is no body that says why"
+        yield "there is no body that explains why"
     elif not rest.startswith("\n"):
-        yield "no empty line stands behind the subject"
+        yield "there is no empty line after the subject"
     if any(len(line) > 100 for line in rest.splitlines()):
         yield "a line of the body is longer than 100 columns"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A descriptor that is opened in driver/ or lib/ goes through fd_above_stdio (driver/base/fd.h), or is closed where it was opened.
+"""A descriptor that is opened in driver/ or lib/ goes through fd_above_stdio (driver/base/fd.h), or is closed by the function that opened it.
 
 descriptors.py TREE: prints each line that does neither, and fails."""
 import pathlib
@@ -9,7 +9,7 @@ import sys
 
 OPENS = re.compile(r"(?<![\w.>:])(?:open(?:at)?\(.*\bO_|(?:socket|accept4|eventfd|memfd_create|epoll_create1?|timerfd_create|signalfd|pidfd_open|dup)\()"
                    r"|F_DUPFD_CLOEXEC, 0\)|GET_DEVICE_FD,")
-# Read, or only looked at, and closed again by the same function.
+# Descriptors that the same function closes again.
 TEMPORARY = {
     "driver/base/peer_file.cpp": ["usdma-probe", "O_PATH", "O_RDONLY | O_CLOEXEC | O_NONBLOCK"],
     "driver/pci/bind.cpp": ["O_WRONLY"],

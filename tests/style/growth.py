@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Memory that may not be there (driver/base/grow.h): in driver/ and lib/ nothing grows a container, makes a text or takes
-memory by a `new` that throws, but within fits() and within_memory(), by a try_ function, or where it is allowed below.
+Lack of memory (driver/base/grow.h): in driver/ and lib/ nothing grows a container, makes a string or calls a `new` that
+throws, but within fits() and within_memory(), by a try_ function, or where it is allowed below.
 """
 import os
 import re
@@ -9,13 +9,13 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Files whose functions make texts and lists of their own, each run as a whole under a within_memory of their callers.
+# Files whose functions make strings and lists; all run under a within_memory of their callers.
 WITHIN = {
     "driver/base/printable.cpp": "texts: for the settings (as config_file.cpp) and for tools, which catch",
     "driver/dma/open.cpp": "open_by_scheme: under open_device",
     "driver/dma/parse.cpp": "device strings: under open_device, device_add and the settings",
     "driver/dma/transports.cpp": "as open_by_scheme",
-    "driver/pci/": "looking through sysfs: under vfio::kernel_open; the tools catch for themselves",
+    "driver/pci/": "reading sysfs: under vfio::kernel_open; the tools catch for themselves",
     "driver/sim/config.cpp": "a device string's settings: under open_device",
     "driver/sim/console.cpp": "commands and answers: under console::read_some, for each line",
     "driver/sim/fault_plan.cpp": "fault rules: under fault_plan::set, the console's and the embedded device's report",
@@ -37,12 +37,12 @@ WITHIN = {
     "lib/core/config/setting.cpp": "settings: as config.cpp",
     "lib/core/config/setting_value.cpp": "settings: as config.cpp",
 }
-# Single places: the file, what stands there, and why it needs no memory or who catches it.
+# Single statements: the file, a part of the line, and why it needs no memory or which function catches it.
 ALLOWED = [
-    ("driver/sim/server.cpp", "body.append(", "a message's body says by cut() that it had no memory"),
-    ("driver/sim/send_queue.cpp", "bytes_.append(", "a message's body says by cut() that it had no memory"),
-    ("driver/sim/server_commands.cpp", "body->append(", "a message's body says by cut() that it had no memory"),
-    ("driver/sim/server_commands.cpp", "body.append(", "a message's body says by cut() that it had no memory"),
+    ("driver/sim/server.cpp", "body.append(", "a message's body reports lack of memory by truncated()"),
+    ("driver/sim/send_queue.cpp", "bytes_.append(", "a message's body reports lack of memory by truncated()"),
+    ("driver/sim/server_commands.cpp", "body->append(", "a message's body reports lack of memory by truncated()"),
+    ("driver/sim/server_commands.cpp", "body.append(", "a message's body reports lack of memory by truncated()"),
     ("driver/sim/dma_space.cpp", "err = map_.insert(", "range_map gives -ENOMEM"),
     ("driver/sim/bus_error.cpp", "err = mappings->insert(", "range_map gives -ENOMEM"),
     ("lib/core/memory/region.cpp", "err = region_map->insert(", "range_map gives -ENOMEM"),
@@ -70,13 +70,13 @@ def blank(m):
 
 
 def code_of(text):
-    """The same with comments and literals blank."""
+    """The text with comments and literals replaced by spaces."""
     text = re.sub(r"^\s*#\s*include[^\n]*", blank, text, flags=re.M)
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
 
 
 def end_of(code, at):
-    """Behind the parenthesis that closes the one at `at`."""
+    """The offset behind the parenthesis that closes the one at `at`."""
     depth = 0
     for i in range(at, len(code)):
         depth += {"(": 1, ")": -1}.get(code[i], 0)
@@ -122,8 +122,8 @@ def main():
             used.update(by)
             if not by:
                 wrong.append(f"{path}:{number}: {line}")
-    wrong += [f"{__file__}: nothing is left that this allows: {a}" for a in [*WITHIN, *ALLOWED] if a not in used]
-    print("\n".join(wrong or ["nothing grows but where want of memory is heard of"]))
+    wrong += [f"{__file__}: this exception is unused: {a}" for a in [*WITHIN, *ALLOWED] if a not in used]
+    print("\n".join(wrong or ["lack of memory is handled wherever memory grows"]))
     return bool(wrong)
 
 

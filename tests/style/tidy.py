@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""clang-tidy on the sources of driver, lib, tools and tests.  TAP, and a line "# N of M" for each source that was read.
+"""clang-tidy on the sources of driver, lib, tools and tests.  TAP, and a line "# N of M" for each source that was checked.
 
 tidy.py BUILD_DIR [--jobs N] [SOURCE...]
 
-BUILD_DIR has a compile_commands.json.  A source that passed is not read again while it, the tree's files that it includes,
+BUILD_DIR has a compile_commands.json.  A source that passed is not checked again while it, the tree's files that it includes,
 its command, .clang-tidy and clang-tidy's version are the same: ~/.cache/usdma-check/tidy has an empty file for each of these.
 """
 import argparse
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSED = os.path.expanduser("~/.cache/usdma-check/tidy")
 DEADLINE = 1800
-# An option of g++ that clang 14 rejects, not only ignores.
+# An option of g++ that clang 14 rejects instead of ignoring it.
 UNKNOWN = re.compile(r" -mtls-dialect=\S+")
 # clang before 16 needs the first with -ftrivial-auto-var-init=zero, g++ 12 rejects it; the others accept options of g++.
 EXTRA = ["-enable-trivial-auto-var-init-zero-knowing-it-will-be-removed-from-clang", "-Wno-unused-command-line-argument",
@@ -83,15 +83,15 @@ def check(path, commands_dir, stamp):
 
 def run(stamps, entries, jobs):
     """Prints a point for each source; the number of those that failed."""
-    to_read, failed = [path for path in stamps if not os.path.exists(stamps[path])], 0
-    print(f"1..{len(stamps)}\n# {len(stamps) - len(to_read)} sources are as they were when they passed", flush=True)
-    for path in stamps.keys() - set(to_read):
+    to_check, failed = [path for path in stamps if not os.path.exists(stamps[path])], 0
+    print(f"1..{len(stamps)}\n# {len(stamps) - len(to_check)} sources have not changed since they passed", flush=True)
+    for path in stamps.keys() - set(to_check):
         print(f"ok - {path}")
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
         with open(os.path.join(scratch, "compile_commands.json"), "w", encoding="utf-8") as f:
             json.dump(list(entries.values()), f)
-        for n, (path, found) in enumerate(zip(to_read, pool.map(lambda path: check(path, scratch, stamps[path]), to_read)), 1):
-            print(f"{found}{'not ' if found else ''}ok - {path}\n# {n} of {len(to_read)}", flush=True)
+        for n, (path, found) in enumerate(zip(to_check, pool.map(lambda path: check(path, scratch, stamps[path]), to_check)), 1):
+            print(f"{found}{'not ' if found else ''}ok - {path}\n# {n} of {len(to_check)}", flush=True)
             failed += bool(found)
     return failed
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Spelling, format and shell syntax of the files that git knows.  Prints TAP.  Each point that cannot be checked here is a skip."""
+"""Spelling, format and shell syntax of the files in git.  Prints TAP.  A point whose tool is not installed is skipped."""
 import os
 import re
 import shutil
@@ -14,7 +14,7 @@ from tap import Points  # noqa: E402
 
 FORMATTER = "14"  # another version formats differently
 ATOMIC = re.compile(r"__atomic_|__sync_\w|\bstd::(atomic|memory_order)|\bmemory_order_|<atomic>|\batomic_(thread|signal)_fence")
-# Only a hardware queue, which has the lock, calls its engine.
+# Only a hardware queue, which holds the lock, calls its engine.
 OPERATION = re.compile(r"\bops->")
 GENERATED = ("docs/abi/", "tests/fuzz/corpus/")
 
@@ -29,7 +29,7 @@ def point(to, name, program, words, version=None):
         return to.skip(name, f"{program} is not installed")
     said = run([program, "--version"]).stdout.strip() if version else ""
     if version and f"version {version}." not in said:
-        return to.skip(name, f"needs {program} {version}, here is: {said}")
+        return to.skip(name, f"needs {program} {version}, installed is: {said}")
     done = run([program, *words])
     return to.add(done.returncode == 0, name, done.stdout)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For LD_PRELOAD: what a program sees of a kernel with larger pages, of USDMA_TEST_PAGE_SIZE bytes. Mappings are
- * multiples of it, and calls with other addresses or offsets fail as they do there.
+ * For LD_PRELOAD: simulates a kernel with larger pages, of USDMA_TEST_PAGE_SIZE bytes. Mappings are multiples of
+ * it, and calls with other addresses or offsets fail as on such a kernel.
  *
  * The C library's own mappings (malloc's, stacks, programs) are not changed: in a page around such memory only a part
  * may be mapped or writable. It counts as a page that is.
@@ -117,7 +117,7 @@ static void *map_at(void *at, size_t len, int prot, int flags, int fd, off_t off
 
 	if (flags & MAP_ANONYMOUS || fd < 0)
 		return map(at, up(len), prot, flags, fd, offset);
-	/* A device's own length; its last page is reserved. */
+	/* A device's mapping keeps its length; the rest of its last page stays reserved. */
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return map(at, len, prot, flags, fd, offset);
 	return map_file(at, len, prot, flags, fd, offset, st);
@@ -175,7 +175,7 @@ extern "C" int mprotect(void *addr, size_t len, int prot) noexcept
 	return is_whole(uintptr_t(addr)) ? int(syscall(SYS_mprotect, addr, up(len), prot)) : invalid();
 }
 
-/* True: some of it was; the rest is not the program's. */
+/* True: a part of the page was populated; the rest is not the program's memory. */
 static bool populate_page(void *at, int advice)
 {
 	bool some = false;
@@ -228,7 +228,7 @@ extern "C" int mincore(void *addr, size_t len, unsigned char *vec) noexcept
 	return 0;
 }
 
-/* ---- its size ------------------------------------------------------------------------------------------ */
+/* ---- the page size ------------------------------------------------------------------------------------- */
 
 static long (*next_sysconf)(int);
 static unsigned long (*next_getauxval)(unsigned long);

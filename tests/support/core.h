@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests that drive lib/core itself: calls that must succeed, and a deadline that says "hang" when it passes. */
+/* For tests that call lib/core directly: calls that must succeed, and a deadline for waits. */
 #pragma once
 
 #include "driver/base/clock.h"

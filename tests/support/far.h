@@ -8,8 +8,8 @@
 namespace usdma::test {
 
 /*
- * A size or a count: an eighth where no memory is shared and each byte goes through a socket (":trust=no"), or through
- * staging memory (":isolated=yes").
+ * A size or a count: an eighth where no memory is shared and each byte is sent through a socket (":trust=no"), or
+ * copied through staging memory (":isolated=yes").
  */
 inline std::size_t by_messages(std::size_t usual)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that holds who accesses it (userfaultfd(2)). */
+/* Memory that blocks a thread that accesses it (userfaultfd(2)). */
 #pragma once
 
 #include "tests/support/test.h"
@@ -35,7 +35,7 @@ public:
 		close(fd_);
 		munmap(p_, size_);
 	}
-	/* It becomes zero. From now on who accesses it waits. */
+	/* Zeroes the memory. From now on an access waits until release(). */
 	void hold() const
 	{
 		uffdio_register r = {range(), UFFDIO_REGISTER_MODE_MISSING, 0};
@@ -43,7 +43,7 @@ public:
 		assert_int_equal(madvise(p_, size_, MADV_DONTNEED), 0);
 		assert_int_equal(ioctl(fd_, UFFDIO_REGISTER, &r), 0);
 	}
-	/* Until someone waits. */
+	/* Waits until an access is blocked. */
 	void wait_for_access() const
 	{
 		pollfd p = {fd_, POLLIN, 0};

@@ -15,26 +15,26 @@ world *world::current;
 
 namespace {
 
-constexpr unsigned T = world::most_threads, C = world::most_cells, P = world::most_plain, M = world::most_mutexes;
-constexpr unsigned most_buffered = 12, most_messages = 12;
-constexpr u8 nobody = 0xff;
+constexpr unsigned T = world::max_threads, C = world::max_cells, P = world::max_plain, M = world::max_mutexes;
+constexpr unsigned max_buffered = 12, max_messages = 12;
+constexpr u8 no_thread = 0xff;
 
 jmp_buf stopped; /* the code reached its next step */
 
 [[noreturn]] void too_small(const char *what)
 {
-	fprintf(stderr, "interleave: more %s than there is room for\n", what);
+	fprintf(stderr, "interleave: not enough space for %s\n", what);
 	abort();
 }
 
 /* Bytes without gaps: states are compared and hashed as such. */
 struct view {
 	u8 seen[C];  /* the oldest message of a cell that may still be read */
-	u8 clock[T]; /* how many releases of each thread happened before, with all that came before them */
+	u8 clock[T]; /* how many releases of each thread happened before */
 };
 
 struct message {
-	u8 value, carries; /* carries: by release, and view is what */
+	u8 value, carries; /* carries: a release store; an acquire that reads it joins the view */
 	view of;
 };
 
@@ -44,14 +44,14 @@ struct tso_memory {
 	u8 buffered[T];
 	struct {
 		u8 cell, value;
-	} buffer[T][most_buffered];
+	} buffer[T][max_buffered];
 };
 
 struct views_memory {
 	view threads[T];
-	u8 fenced[C]; /* what full barriers have seen so far */
+	u8 fenced[C]; /* the view that full barriers share */
 	u8 messages[C];
-	message cells[C][most_messages];
+	message cells[C][max_messages];
 	struct {
 		u8 held;
 		view of;
@@ -62,7 +62,7 @@ struct views_memory {
 };
 
 struct state {
-	u32 place[T];
+	u32 position[T];
 	u8 holder, entered;
 	u8 spare[2];
 	union {
@@ -80,8 +80,8 @@ struct fingerprint_hash {
 	size_t operator()(const fingerprint &f) const { return f.a; }
 };
 
-/* 128 bits: two states of millions that share them are not to be expected. */
-fingerprint print_of(const state &s, size_t size)
+/* 128 bits: a collision among millions of states is not expected. */
+fingerprint fingerprint_of(const state &s, size_t size)
 {
 	fingerprint f = {0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
 	const char *at = reinterpret_cast<const char *>(&s);
@@ -102,16 +102,15 @@ fingerprint print_of(const state &s, size_t size)
 
 /* ---- a thread's code ----------------------------------------------------------------------------------- */
 
-struct world::places {
-	std::vector<place> all;
+struct world::positions {
+	std::vector<position> all;
 	std::unordered_map<u64, u32> next;
-	std::unordered_map<u64, u32>
-		marks; /* the first place of a thread at a mark, or at its end, stands for all others */
+	std::unordered_map<u64, u32> marks; /* the first position of a thread at a mark, or at its end: used for all */
 };
 
-world::world(model m, unsigned threads) : model_(m), threads_(threads), places_(new places)
+world::world(model m, unsigned threads) : model_(m), threads_(threads), positions_(new positions)
 {
-	for (unsigned i = 0; i < most_cells; i++)
+	for (unsigned i = 0; i < max_cells; i++)
 		same_[i] = u8(i);
 	current = this;
 }
@@ -124,16 +123,16 @@ world::~world()
 u8 world::add(act kind, u64 value)
 {
 	const unsigned which = kind == act::load ? 0 : kind == act::plain_load ? 1 : 2;
-	static constexpr unsigned most[] = {most_cells, most_plain, most_mutexes};
+	static constexpr unsigned limits[] = {max_cells, max_plain, max_mutexes};
 	std::vector<u8> &of = initial_[which];
 
-	if (of.size() == most[which])
+	if (of.size() == limits[which])
 		too_small("cells");
-	of.push_back(keep(value));
+	of.push_back(value_index(value));
 	return which ? u8(of.size() - 1) : same_[of.size() - 1];
 }
 
-u8 world::keep(u64 value)
+u8 world::value_index(u64 value)
 {
 	const auto at = std::find(values_.begin(), values_.end(), value);
 
@@ -148,7 +147,7 @@ u8 world::keep(u64 value)
 void world::stop(const step &s)
 {
 	next_ = s;
-	// NOLINTNEXTLINE(cert-err52-cpp): the code under test has no destructors that matter (interleave.h)
+	// NOLINTNEXTLINE(cert-err52-cpp): the code under test needs no destructors (interleave.h)
 	longjmp(stopped, 1);
 }
 
@@ -168,7 +167,7 @@ u64 world::perform(act what, u8 cell, u64 value, bool strong)
 	if (at_ == results_->size()) {
 		const bool weak = what == act::store ? no_release : no_acquire && what != act::exchange;
 
-		stop({what, cell, keep(value), strong && !weak, nullptr});
+		stop({what, cell, value_index(value), strong && !weak, nullptr});
 	}
 	const u64 got = values_[(*results_)[at_++]];
 	if (what == act::load)
@@ -194,13 +193,13 @@ step world::run_to(unsigned thread, const std::vector<u8> &results)
 	return next_;
 }
 
-u32 world::place_after(unsigned thread, u32 parent, u8 result)
+u32 world::position_after(unsigned thread, u32 parent, u8 result)
 {
-	auto &all = places_->all;
+	auto &all = positions_->all;
 	const u64 key = u64(parent) << 8 | result;
-	const auto found = places_->next.find(key);
+	const auto found = positions_->next.find(key);
 
-	if (found != places_->next.end())
+	if (found != positions_->next.end())
 		return found->second;
 	std::vector<u8> results = {result};
 	for (u32 at = parent; at >= threads_; at = all[at].parent)
@@ -209,10 +208,11 @@ u32 world::place_after(unsigned thread, u32 parent, u8 result)
 	const step next = run_to(thread, results);
 	u32 at = u32(all.size());
 	if (next.what == act::mark || next.what == act::end)
-		at = places_->marks.try_emplace(u64(thread) << 32 | u64(next.what) << 8 | next.value, at).first->second;
+		at = positions_->marks.try_emplace(u64(thread) << 32 | u64(next.what) << 8 | next.value, at)
+			     .first->second;
 	if (at == all.size())
 		all.push_back({parent, result, next});
-	places_->next.emplace(key, at);
+	positions_->next.emplace(key, at);
 	return at;
 }
 
@@ -239,17 +239,17 @@ public:
 	result run();
 
 private:
-	const step &next(const state &s, unsigned t) const { return w_.places_->all[s.place[t]].next; }
+	const step &next(const state &s, unsigned t) const { return w_.positions_->all[s.position[t]].next; }
 	bool visit(const state &s);
-	bool take(const state &s, unsigned t, bool &more);
-	bool go(state &s, unsigned t, u8 result);
+	bool take_step(const state &s, unsigned t, bool &more);
+	bool advance(state &s, unsigned t, u8 result);
 	bool drain(const state &s, unsigned t);
 	bool is_plain(const state &s, unsigned t) const;
-	bool plain_leaves(const state &s, unsigned t) const;
+	bool plain_store_leaves(const state &s, unsigned t) const;
 	bool ended(const state &s) const;
 	bool fail(const std::string &what);
-	void note(unsigned t, const step &st, u8 result);
-	bool ghost(state &s, unsigned t, const step &st);
+	void add_to_trail(unsigned t, const step &st, u8 result);
+	bool enter_or_leave(state &s, unsigned t, const step &st);
 
 	bool tso_step(const state &s, unsigned t, const step &st, bool &more);
 	static u8 tso_read(const tso_memory &m, unsigned t, u8 cell);
@@ -260,21 +260,21 @@ private:
 	bool views_plain(state &s, unsigned t, const step &st);
 	void views_store(views_memory *m, unsigned t, const step &st);
 	void views_fence(views_memory *m, unsigned t);
-	void views_forget(state *s);
+	void views_trim(state *s);
 	static void join(view *to, const view &from);
 
 	world &w_;
 	const size_t size_; /* of a state, by its model */
 	result r_;
 	std::vector<std::string> trail_;
-	std::unordered_set<fingerprint, fingerprint_hash> met_;
+	std::unordered_set<fingerprint, fingerprint_hash> visited_;
 };
 
 result world::explore(const std::function<void(unsigned)> &body)
 {
 	body_ = &body;
 	for (unsigned t = 0; t < threads_; t++)
-		places_->all.push_back({0, 0, run_to(t, {})});
+		positions_->all.push_back({0, 0, run_to(t, {})});
 	return search(*this).run();
 }
 
@@ -283,9 +283,9 @@ result search::run()
 	state s;
 
 	memset(static_cast<void *>(&s), 0, sizeof(s));
-	s.holder = nobody;
+	s.holder = no_thread;
 	for (unsigned t = 0; t < w_.threads_; t++)
-		s.place[t] = t;
+		s.position[t] = t;
 	const auto &cells = w_.initial_[0], &plains = w_.initial_[1];
 	if (w_.model_ == model::tso) {
 		std::copy(cells.begin(), cells.end(), s.tso.cells);
@@ -299,7 +299,7 @@ result search::run()
 			s.views.plains[i].value = plains[i];
 	}
 	visit(s);
-	r_.states = met_.size();
+	r_.states = visited_.size();
 	return std::move(r_);
 }
 
@@ -310,8 +310,8 @@ bool search::fail(const std::string &what)
 	return false;
 }
 
-/* What the trail says of a step that is about to be taken. */
-void search::note(unsigned t, const step &st, u8 result)
+/* Adds a step that is about to be taken to the trail. */
+void search::add_to_trail(unsigned t, const step &st, u8 result)
 {
 	static const char *const names[] = {"end",         "failed",   "load",   "store", "exchange", "await",
 					    "lock",        "try_lock", "unlock", "fence", "fence of", "plain load",
@@ -334,19 +334,19 @@ bool search::ended(const state &s) const
 }
 
 /*
- * Plain accesses are nobody else's, or there is a race, which the model "views" finds at one of the two: when they
- * happen does not matter to other threads, so they are taken at once, before all other steps.
+ * A plain access is of one thread only, or there is a race, which the model "views" finds: other threads do not see
+ * when it happens, so it is taken at once, before all other steps.
  */
 bool search::is_plain(const state &s, unsigned t) const
 {
 	const act what = next(s, t).what;
 
-	if (w_.model_ == model::tso && s.tso.buffered[t] == most_buffered)
+	if (w_.model_ == model::tso && s.tso.buffered[t] == max_buffered)
 		return false;
 	return what == act::plain_load || what == act::plain_store || what == act::mark;
 }
 
-bool search::plain_leaves(const state &s, unsigned t) const
+bool search::plain_store_leaves(const state &s, unsigned t) const
 {
 	return w_.model_ == model::tso && s.tso.buffered[t] && s.tso.buffer[t][0].cell >= C;
 }
@@ -356,13 +356,13 @@ bool search::visit(const state &s)
 {
 	bool more = false;
 
-	if (!met_.insert(print_of(s, size_)).second)
+	if (!visited_.insert(fingerprint_of(s, size_)).second)
 		return true;
 	for (unsigned t = 0; t < w_.threads_; t++) {
-		if (plain_leaves(s, t))
+		if (plain_store_leaves(s, t))
 			return drain(s, t);
 		if (is_plain(s, t))
-			return take(s, t, more);
+			return take_step(s, t, more);
 	}
 	for (unsigned t = 0; t < w_.threads_; t++) {
 		if (w_.model_ == model::tso && s.tso.buffered[t]) {
@@ -370,13 +370,13 @@ bool search::visit(const state &s)
 			if (!drain(s, t))
 				return false;
 		}
-		if (!take(s, t, more))
+		if (!take_step(s, t, more))
 			return false;
 	}
 	if (more)
 		return true;
 	if (!ended(s))
-		return fail("nothing goes on");
+		return fail("deadlock");
 	r_.ends++;
 	return true;
 }
@@ -389,39 +389,39 @@ bool search::drain(const state &s, unsigned t)
 	snprintf(line, sizeof(line), "thread %u: its store to %u leaves the buffer", t, s.tso.buffer[t][0].cell);
 	trail_.push_back(line);
 	tso_drain(&after.tso, t);
-	const bool right = visit(after);
+	const bool passed = visit(after);
 	trail_.pop_back();
-	return right;
+	return passed;
 }
 
-/* s is as the step left it; its result leads the thread on. */
-bool search::go(state &s, unsigned t, u8 result)
+/* Continues from s, the state after the step, with the step's result. */
+bool search::advance(state &s, unsigned t, u8 result)
 {
-	note(t, next(s, t), result);
-	s.place[t] = w_.place_after(t, s.place[t], result);
+	add_to_trail(t, next(s, t), result);
+	s.position[t] = w_.position_after(t, s.position[t], result);
 	if (w_.model_ == model::views)
-		views_forget(&s);
-	const bool right = visit(s);
+		views_trim(&s);
+	const bool passed = visit(s);
 	trail_.pop_back();
-	return right;
+	return passed;
 }
 
-bool search::ghost(state &s, unsigned t, const step &st)
+bool search::enter_or_leave(state &s, unsigned t, const step &st)
 {
 	if (st.what == act::leave) {
-		s.holder = nobody;
-		return go(s, t, 0);
+		s.holder = no_thread;
+		return advance(s, t, 0);
 	}
-	if (s.holder != nobody) {
-		note(t, st, 0);
+	if (s.holder != no_thread) {
+		add_to_trail(t, st, 0);
 		return fail("two hold it at once");
 	}
 	s.holder = u8(t);
-	return go(s, t, w_.keep(s.entered++));
+	return advance(s, t, w_.value_index(s.entered++));
 }
 
-/* All effects of a thread's next step, if it can be taken now; more: it can. */
-bool search::take(const state &s, unsigned t, bool &more)
+/* Takes a thread's next step with each of its effects, if it can be taken now: then more becomes true. */
+bool search::take_step(const state &s, unsigned t, bool &more)
 {
 	const step st = next(s, t);
 
@@ -433,7 +433,7 @@ bool search::take(const state &s, unsigned t, bool &more)
 		state after = s;
 
 		more = true;
-		return ghost(after, t, st);
+		return enter_or_leave(after, t, st);
 	}
 	return w_.model_ == model::tso ? tso_step(s, t, st, more) : views_step(s, t, st, more);
 }
@@ -453,8 +453,8 @@ void search::tso_drain(tso_memory *m, unsigned t)
 	auto *b = m->buffer[t];
 
 	m->cells[b[0].cell] = b[0].value;
-	std::copy(b + 1, b + most_buffered, b);
-	b[most_buffered - 1] = {};
+	std::copy(b + 1, b + max_buffered, b);
+	b[max_buffered - 1] = {};
 	m->buffered[t]--;
 }
 
@@ -481,7 +481,7 @@ bool search::tso_step(const state &s, unsigned t, const step &st, bool &more)
 		break;
 	case act::store:
 	case act::plain_store:
-		if (m.buffered[t] == most_buffered)
+		if (m.buffered[t] == max_buffered)
 			return true;
 		m.buffer[t][m.buffered[t]++] = {cell, st.value};
 		break;
@@ -493,7 +493,7 @@ bool search::tso_step(const state &s, unsigned t, const step &st, bool &more)
 	case act::try_lock:
 		if (m.held[st.cell] && st.what == act::lock)
 			return true;
-		got = w_.keep(!m.held[st.cell]);
+		got = w_.value_index(!m.held[st.cell]);
 		m.held[st.cell] = 1;
 		break;
 	case act::unlock:
@@ -507,7 +507,7 @@ bool search::tso_step(const state &s, unsigned t, const step &st, bool &more)
 			state then = s;
 			while (then.tso.buffered[o])
 				tso_drain(&then.tso, o);
-			if (!go(then, t, w_.keep(o)))
+			if (!advance(then, t, w_.value_index(o)))
 				return false;
 		}
 		return true;
@@ -515,7 +515,7 @@ bool search::tso_step(const state &s, unsigned t, const step &st, bool &more)
 		break;
 	}
 	more = true;
-	return go(after, t, got);
+	return advance(after, t, got);
 }
 
 /* ---- C++: what each thread has seen -------------------------------------------------------------------- */
@@ -528,8 +528,8 @@ void search::join(view *to, const view &from)
 		to->clock[t] = std::max(to->clock[t], from.clock[t]);
 }
 
-/* What no thread can read any more is the same as never stored: states become equal, and messages few. */
-void search::views_forget(state *s)
+/* Removes messages that no thread can read any more: more states are equal, and there are fewer messages. */
+void search::views_trim(state *s)
 {
 	views_memory &m = s->views;
 
@@ -569,7 +569,7 @@ void search::views_store(views_memory *m, unsigned t, const step &st)
 	view &mine = m->threads[t];
 	u8 &count = m->messages[st.cell];
 
-	if (count == most_messages)
+	if (count == max_messages)
 		too_small("messages");
 	mine.seen[st.cell] = count;
 	message &x = m->cells[st.cell][count++];
@@ -594,7 +594,7 @@ bool search::views_load(const state &s, unsigned t, const step &st, bool &more)
 		mine.seen[st.cell] = u8(i);
 		if (st.strong && x.carries)
 			join(&mine, x.of);
-		if (!go(after, t, x.value))
+		if (!advance(after, t, x.value))
 			return false;
 	}
 	return true;
@@ -611,18 +611,18 @@ bool search::views_plain(state &s, unsigned t, const step &st)
 		for (unsigned o = 0; o < T; o++)
 			race |= o != t && x.read_clock[o] > mine.clock[o];
 	if (race) {
-		note(t, st, x.value);
+		add_to_trail(t, st, x.value);
 		return fail("a data race");
 	}
 	if (st.what == act::plain_load) {
 		x.read_clock[t] = u8(mine.clock[t] + 1);
-		return go(s, t, x.value);
+		return advance(s, t, x.value);
 	}
 	x.value = st.value;
 	x.writer = u8(t);
 	x.write_clock = u8(mine.clock[t] + 1);
 	memset(x.read_clock, 0, sizeof(x.read_clock));
-	return go(s, t, 0);
+	return advance(s, t, 0);
 }
 
 bool search::views_step(const state &s, unsigned t, const step &st, bool &more)
@@ -657,7 +657,7 @@ bool search::views_step(const state &s, unsigned t, const step &st, bool &more)
 	}
 	case act::lock:
 	case act::try_lock:
-		got = w_.keep(!m.mutexes[st.cell].held);
+		got = w_.value_index(!m.mutexes[st.cell].held);
 		if (m.mutexes[st.cell].held)
 			break;
 		m.mutexes[st.cell].held = 1;
@@ -677,14 +677,14 @@ bool search::views_step(const state &s, unsigned t, const step &st, bool &more)
 				continue;
 			state then = s;
 			views_fence(&then.views, o);
-			if (!go(then, t, w_.keep(o)))
+			if (!advance(then, t, w_.value_index(o)))
 				return false;
 		}
 		return true;
 	default:
 		break;
 	}
-	return go(after, t, got);
+	return advance(after, t, got);
 }
 
 } // namespace usdma::interleave

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All interleavings of a few threads, by search.
+ * Model checking: searches all interleavings of a few threads.
  *
  * The threads run real code over the cells below.  Each access is a step; the search takes every step of every thread
- *in every state, and every effect that the memory model allows.  A thread's place in its code is the list of results
- *that its steps had so far: to go on, the code is run again from its start with these results, up to the next step.  So
- *the code must depend on nothing but its steps, end by itself (await() instead of a loop that waits) and have no
- *destructors that matter.  States that were met before are not entered again.
+ * in every state, and every effect that the memory model allows.  A thread's position in its code is the list of the
+ * results of its steps so far: to continue, the code is run again from its start with these results, up to the next
+ * step.  So the code must depend only on its steps, end by itself (await() instead of a loop that waits) and need no
+ * destructors.  A state is visited once.
  *
  * Two memory models:
  *   tso    x86: a store goes to the thread's FIFO store buffer and leaves it at any later time; locked RMWs and fences
  *          wait until the buffer is empty.
- *   views  C++ (and weaker CPUs): a load may return any store that the thread has not seen overwritten; only a release
- *          that an acquire reads carries more along.  Plain accesses without such an order are reported as data races.
- *          Not in it: a load that returns a store which comes after it in time.
+ *   views  C++ (and weaker CPUs): a load may return any store that the thread has not seen overwritten; an acquire that
+ *          reads a release orders what came before it.  Plain accesses without such an order are reported as data
+ *races. Not modelled: a load that returns a later store.
  *
- * Plain accesses are taken at once in both, which is right where they do not race: use both models.
+ * Both execute plain accesses immediately, which is correct only without data races: use both models.
  *
- * Reported: two holders at once (enter), a check() that fails, a data race, a state from which nothing goes on.
+ * Reported: two holders at once (enter), a check() that fails, a data race, a "deadlock".
  *
  *	world w(model::tso, 2);
  *	cell<u32> flag;
@@ -56,7 +56,7 @@ enum class act : u8 {
 	mark,
 };
 
-/* A thread's next step.  strong: acquire or release; value: a number that the world keeps, see keep(). */
+/* A thread's next step.  strong: acquire or release; value: an index into the values, see value_index(). */
 struct step {
 	act what = act::end;
 	u8 cell = 0, value = 0;
@@ -66,7 +66,7 @@ struct step {
 
 struct result {
 	std::string failure;            /* empty: none */
-	std::vector<std::string> trace; /* the steps that lead there */
+	std::vector<std::string> trace; /* the steps to the failure */
 	size_t states = 0, ends = 0;
 };
 
@@ -74,21 +74,21 @@ class search;
 
 class world {
 public:
-	static constexpr unsigned most_threads = 3, most_cells = 8, most_plain = 12, most_mutexes = 2;
+	static constexpr unsigned max_threads = 3, max_cells = 8, max_plain = 12, max_mutexes = 2;
 
 	world(model m, unsigned threads);
 	~world();
 	world(const world &) = delete;
 	world &operator=(const world &) = delete;
 
-	/* Once a world.  Stops at the first failure. */
+	/* Call it once for each world.  Stops at the first failure. */
 	result explore(const std::function<void(unsigned)> &body);
 
-	/* Errors planted on purpose.  Before the cells are made: two cells, by their number, are one. */
+	/* Injected errors.  same_cell(): two cells, by number, share memory; call it before the cells are made. */
 	void same_cell(u8 first, u8 second) { same_[second] = first; }
 	bool no_release = false, no_acquire = false; /* releases and acquires order nothing */
 	bool lost_release = false;                   /* a release of 0 is not stored */
-	bool bare_exchange = false; /* exchange_fence() without its fence, which only x86 can spare; model::views */
+	bool bare_exchange = false; /* exchange_fence() without its fence, which only x86 does not need; model::views */
 
 	/* For the cells. */
 	static world *current;
@@ -102,15 +102,15 @@ public:
 private:
 	friend class search;
 
-	/* A thread's place, as a tree of results. */
-	struct place {
+	/* A thread's position, as a node in a tree of results. */
+	struct position {
 		u32 parent;
 		u8 result;
 		step next;
 	};
 
-	u8 keep(u64 value);
-	u32 place_after(unsigned thread, u32 parent, u8 result);
+	u8 value_index(u64 value);
+	u32 position_after(unsigned thread, u32 parent, u8 result);
 	step run_to(unsigned thread, const std::vector<u8> &results);
 	void run_body();
 	[[noreturn]] void stop(const step &s);
@@ -118,11 +118,11 @@ private:
 	const model model_;
 	const unsigned threads_;
 	unsigned self_ = 0;
-	u8 same_[most_cells];
+	u8 same_[max_cells];
 	std::vector<u8> initial_[3]; /* of cells, plain cells, mutexes */
 	std::vector<u64> values_{0};
-	struct places;
-	std::unique_ptr<places> places_;
+	struct positions;
+	std::unique_ptr<positions> positions_;
 	/* While the code runs. */
 	const std::function<void(unsigned)> *body_ = nullptr;
 	const std::vector<u8> *results_ = nullptr;
@@ -132,7 +132,7 @@ private:
 	step next_;
 };
 
-/* ---- what the code runs over: a word, memory of one holder at a time, a mutex -------------------------- */
+/* ---- what the code accesses: an atomic word, plain memory, a mutex ------------------------------------- */
 
 template <class T> class cell {
 public:
@@ -202,7 +202,7 @@ template <class T> T load_acquire(const cell<T> *c)
 	return T(world::current->perform(act::load, c->id(), 0, true));
 }
 
-/* Where a plain word says. */
+/* The cell that a plain pointer refers to. */
 template <class T> cell<T> *pointed(const plain<cell<T> *> &p)
 {
 	cell<T> *const at = p;
@@ -242,7 +242,7 @@ template <class T> void store_fence(const plain<cell<T> *> &p, T v)
 	store_fence(pointed(p), v);
 }
 
-/* Instead of a loop that loads, acquire, until it is v. */
+/* Replaces a loop of acquire loads until the value is v. */
 template <class T> void await(const cell<T> *c, T v)
 {
 	world::current->perform(act::await, c->id(), u64(v), true);
@@ -256,9 +256,9 @@ inline void fence()
 /* membarrier(2): each other thread passes a full barrier at some time between the call and its return. */
 void fence_all();
 
-/* ---- what the test says -------------------------------------------------------------------------------- */
+/* ---- assertions and hints of the test ------------------------------------------------------------------ */
 
-/* "I hold it now."  Returns how often it was held before. */
+/* The caller is the only holder from here until leave().  Returns how often enter() was called before. */
 inline u32 enter()
 {
 	return u32(world::current->perform(act::enter, 0));
@@ -270,8 +270,8 @@ inline void leave()
 }
 
 /*
- * "Nothing that I remember matters from here on but n."  Paths that led to one mark are then one, and the search is
- * shorter: between two rounds of a loop, n is the round.
+ * From here on the thread depends on n only, not on earlier results.  Positions at the same mark are then merged, which
+ * shortens the search: between two rounds of a loop, n is the round.
  */
 inline void mark(u32 n)
 {

@@ -8,7 +8,7 @@
 
 namespace usdma::test {
 
-/* A sanitizer's own allocator maps as it goes; the address sanitizer looks for leaks itself. */
+/* A sanitizer's allocator creates mappings at any time; the address sanitizer detects leaks itself. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -24,7 +24,7 @@ const bool sanitized = false;
 static constexpr long map_slack = 16;
 #endif
 
-/* What a device may reach is kept from children: "dc" among the flags (proc(5)). */
+/* Memory for DMA is not inherited by children (MADV_DONTFORK): "dc" in VmFlags (proc(5)). */
 level::level() : fds(open_fds()), files(0), pinned(0), maps(0)
 {
 	FILE *f = fopen("/proc/self/smaps", "re");
@@ -45,7 +45,7 @@ level::level() : fds(open_fds()), files(0), pinned(0), maps(0)
 	fclose(f);
 }
 
-const char *what_stays(const level &before, const level &now)
+const char *leak_report(const level &before, const level &now)
 {
 	static thread_local char text[256];
 
@@ -53,8 +53,7 @@ const char *what_stays(const level &before, const level &now)
 	    now.maps <= before.maps + map_slack)
 		return "";
 	snprintf(text, sizeof(text),
-		 "descriptors %ld, were %ld; bytes of mapped files %ld, were %ld; within a device's reach %ld, were "
-		 "%ld; "
+		 "descriptors %ld, were %ld; bytes of mapped files %ld, were %ld; bytes pinned %ld, were %ld; "
 		 "mappings %ld, were %ld",
 		 now.fds, before.fds, now.files, before.files, now.pinned, before.pinned, now.maps, before.maps);
 	return text;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a process has open and mapped, for tests that look for what stays behind. */
+/* What a process has open and mapped, for tests that check for leaks. */
 #pragma once
 
 namespace usdma::test {
 
 struct level {
-	/* As it is now. */
+	/* The current state. */
 	level();
 
 	long fds;    /* descriptors */
-	long files;  /* bytes mapped of our files: pinned memory, rings, device memory */
+	long files;  /* mapped bytes of our memfds: pinned memory, rings, device memory */
 	long pinned; /* bytes that a device may reach */
-	long maps;   /* mappings in all: the C library's heaps come and go among them */
+	long maps;   /* all mappings; the C library's heaps change their number */
 };
 
-/* The C library's memory, and part of the addresses, are a sanitizer's. */
+/* Built with a sanitizer, which replaces the C library's allocator and uses part of the addresses. */
 extern const bool sanitized;
 
-/* "": nothing stays that was not there before, else what. */
-const char *what_stays(const level &before, const level &now);
+/* "": no leak; else a text with the differences. */
+const char *leak_report(const level &before, const level &now);
 
 } // namespace usdma::test

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program that gives up membarrier(2) once it runs. */
+/* A program that loses membarrier(2) while it runs. */
 #pragma once
 
 #include "driver/base/asym_barrier.h"
@@ -9,7 +9,7 @@
 
 namespace usdma::test {
 
-/* As refuse_call().  False: it is not refused now. */
+/* As refuse_call().  False: membarrier(2) still works. */
 inline bool forbid_membarrier()
 {
 	return refuse_call(SYS_membarrier, EPERM) && !barrier_for_all();

@@ -34,8 +34,8 @@ bool raw_client::say(proto::command cmd, const void *body, size_t len, const std
 	return !vfio::user_send(sock_.get(), h, {&part, len ? 1u : 0u}, fds, deadline::in_ms(raw_wait_ms));
 }
 
-int raw_client::ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds,
-		    vfio::user_message *reply)
+int raw_client::request(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds,
+			vfio::user_message *reply)
 {
 	const u16 id = next_;
 	vfio::user_message m;
@@ -58,21 +58,21 @@ int raw_client::hello(const char *json)
 
 	if (json)
 		text.append(json, strlen(json) + 1);
-	return ask(proto::command::version, text.data(), text.size());
+	return request(proto::command::version, text.data(), text.size());
 }
 
 int raw_client::map(u64 iova, u64 size, int fd, u64 offset, u32 prot)
 {
 	const proto::dma_map m = {sizeof(m), prot, offset, iova, size};
 
-	return ask(proto::command::dma_map, m, fd < 0 ? std::vector<int>() : std::vector<int>{fd});
+	return request(proto::command::dma_map, m, fd < 0 ? std::vector<int>() : std::vector<int>{fd});
 }
 
 int raw_client::unmap(u64 iova, u64 size, u32 flags)
 {
 	const proto::dma_unmap u = {sizeof(u), flags, iova, size};
 
-	return ask(proto::command::dma_unmap, u);
+	return request(proto::command::dma_unmap, u);
 }
 
 int raw_client::region_write(u32 region, u64 offset, const void *data, u32 len)
@@ -82,14 +82,14 @@ int raw_client::region_write(u32 region, u64 offset, const void *data, u32 len)
 
 	memcpy(body.data(), &h, sizeof(h));
 	memcpy(body.data() + sizeof(h), data, len);
-	return ask(proto::command::region_write, body.data(), body.size());
+	return request(proto::command::region_write, body.data(), body.size());
 }
 
 int raw_client::region_read(u32 region, u64 offset, void *data, u32 len)
 {
 	const proto::region_access_head h = {offset, region, len};
 	vfio::user_message reply;
-	const int err = ask(proto::command::region_read, &h, sizeof(h), {}, &reply);
+	const int err = request(proto::command::region_read, &h, sizeof(h), {}, &reply);
 
 	if (!err && reply.body.size() == sizeof(h) + len)
 		memcpy(data, reply.body.data() + sizeof(h), len);
@@ -115,13 +115,13 @@ void raw_client::half_close()
 	shutdown(sock_.get(), SHUT_WR);
 }
 
-bool raw_client::see_end()
+bool raw_client::wait_closed()
 {
-	const timeval patience = {time_t(raw_wait_ms / 1000), 0};
+	const timeval timeout = {time_t(raw_wait_ms / 1000), 0};
 	char buf[65536];
 	ssize_t n;
 
-	setsockopt(sock_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(sock_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	while ((n = recv(sock_.get(), buf, sizeof(buf), 0)) > 0) {
 	}
 	return n == 0 || errno == ECONNRESET;
@@ -169,7 +169,7 @@ u64 raw_channel::put(descriptor d)
 	return posted;
 }
 
-int raw_channel::ring_bell()
+int raw_channel::ring_doorbell()
 {
 	return c.put(chan_doorbell(index) + doorbell_tail, posted);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A vfio-user client that keeps to no rule but those that a test wants kept: what
- * it says is said byte for byte, and what the server asks of it is not answered
- * unless the test does.
+ * A vfio-user client that enforces no rules of the protocol: messages are sent
+ * byte for byte, and the server's commands are not answered unless the test
+ * does so.
  */
 #pragma once
 
@@ -18,21 +18,21 @@ namespace usdma::test {
 
 namespace proto = vfio::proto;
 
-inline constexpr u64 raw_wait_ms = 30000; /* a test that waits so long has failed */
+inline constexpr u64 raw_wait_ms = 30000; /* a test that waits longer has failed */
 
 class raw_client {
 public:
 	explicit raw_client(unique_fd sock) : sock_(std::move(sock)) {}
 	explicit raw_client(const std::string &path);
 
-	/* The errno in the reply (0: well), or -1: the server broke off.  What it asks meanwhile is passed over. */
-	int ask(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {},
-		vfio::user_message *reply = nullptr);
+	/* The errno in the reply (0: success); -1: the server hung up.  Skips the server's commands meanwhile. */
+	int request(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {},
+		    vfio::user_message *reply = nullptr);
 	template <class T>
-	int ask(proto::command cmd, const T &body, const std::vector<int> &fds = {},
-		vfio::user_message *reply = nullptr)
+	int request(proto::command cmd, const T &body, const std::vector<int> &fds = {},
+		    vfio::user_message *reply = nullptr)
 	{
-		return ask(cmd, &body, sizeof(body), fds, reply);
+		return request(cmd, &body, sizeof(body), fds, reply);
 	}
 	/* Sends a command and does not wait. */
 	bool say(proto::command cmd, const void *body, size_t len, const std::vector<int> &fds = {}, u32 flags = 0);
@@ -49,12 +49,12 @@ public:
 
 		return region_read(vfio::region_bar0, at, &v, sizeof(v)) ? T(~T(0)) : v;
 	}
-	/* VERSION, bus mastering, the device's own switch, a base for its memory: 0 if all went well. */
+	/* Sends VERSION, enables bus mastering and the device, sets the base of its memory; 0, or the first error. */
 	int begin(u64 mem_base);
 
 	void half_close();
-	/* Reads until the end of file, and answers nothing.  False: it did not come in time. */
-	bool see_end();
+	/* Reads until the end of file, and answers nothing.  False: a timeout. */
+	bool wait_closed();
 	void close() { sock_.reset(); }
 	int fd() const { return sock_.get(); }
 
@@ -74,14 +74,14 @@ struct raw_memory {
 
 /* A channel whose record and ring lie in the client's memory. */
 struct raw_channel {
-	/* at: of a page for the record and, behind it, the ring of 2^order in m, which is mapped at iova. */
+	/* at: offset in m, which is mapped at iova, of a page for the record, followed by the ring of 2^order. */
 	raw_channel(raw_client &c, u32 index, raw_memory &m, u64 iova, u64 at, u32 order = 6);
 
 	u32 enable();
 	u64 put(sdma::descriptor d);
-	int ring_bell();
+	int ring_doorbell();
 	u64 completed() const;
-	/* Until so many are done or the channel halts; false: neither in time. */
+	/* Waits until seq is completed or the channel halts; false: a timeout. */
 	bool done(u64 seq) const;
 	bool begun(u64 seq);
 	u32 state() { return c.get<u32>(sdma::chan_ctrl(index) + sdma::chan_state); }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model in this process, served on a socketpair: for raw clients. */
+/* A device model in this process, served on a socket pair: for raw clients. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -15,24 +15,24 @@ namespace usdma::test {
 
 class raw_model {
 public:
-	explicit raw_model(const sim::config &cfg, sim::faults *wrong = nullptr)
-		: cfg_(cfg), wrong_(wrong), stop_(eventfd(0, EFD_CLOEXEC))
+	explicit raw_model(const sim::config &cfg, sim::faults *faults = nullptr)
+		: cfg_(cfg), faults_(faults), stop_(eventfd(0, EFD_CLOEXEC))
 	{
 	}
 	~raw_model() { wait_over(); }
 	raw_model(const raw_model &) = delete;
 	raw_model &operator=(const raw_model &) = delete;
 
-	/* One client, once.  send_room: bytes that the server may have on their way (0: as usual). */
-	unique_fd connect(int send_room = 0)
+	/* Call it once: one client.  sndbuf: the server's SO_SNDBUF in bytes (0: the default). */
+	unique_fd connect(int sndbuf = 0)
 	{
 		int pair[2];
 
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-		if (send_room)
-			assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &send_room, sizeof(send_room)), 0);
+		if (sndbuf)
+			assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof(sndbuf)), 0);
 		thread_ = std::thread([this, fd = pair[0]] {
-			const std::unique_ptr<sim::device_model> model = sim::make_model(cfg_, wrong_);
+			const std::unique_ptr<sim::device_model> model = sim::make_model(cfg_, faults_);
 
 			if (model && !model->start()) {
 				sim::server link(unique_fd(fd), *model);
@@ -51,7 +51,7 @@ public:
 
 private:
 	sim::config cfg_;
-	sim::faults *wrong_;
+	sim::faults *faults_;
 	unique_fd stop_;
 	std::thread thread_;
 };

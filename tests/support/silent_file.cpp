@@ -54,7 +54,7 @@ static void send_fd(int to, int fd)
 	sendmsg(to, &m.head, 0);
 }
 
-/* -1: the other side ended. */
+/* -1: the peer exited. */
 static int receive_fd(int from)
 {
 	fd_message m;
@@ -79,8 +79,8 @@ static struct stat status_of(fuse_ino_t ino)
 	return st;
 }
 
-/* What is opened is known, and nothing of it is remembered: the next question goes without an answer, as all others. */
-static void look_up(fuse_req_t r, fuse_ino_t, const char *)
+/* The reply is not cached: the next request is not answered, as all others. */
+static void answer_lookup(fuse_req_t r, fuse_ino_t, const char *)
 {
 	fuse_entry_param e = {};
 
@@ -89,12 +89,12 @@ static void look_up(fuse_req_t r, fuse_ino_t, const char *)
 	fuse_reply_entry(r, &e);
 }
 
-static void open_it(fuse_req_t r, fuse_ino_t, fuse_file_info *info)
+static void answer_open(fuse_req_t r, fuse_ino_t, fuse_file_info *info)
 {
 	fuse_reply_open(r, info);
 }
 
-static void attributes(fuse_req_t r, fuse_ino_t ino, fuse_file_info *)
+static void answer_getattr(fuse_req_t r, fuse_ino_t ino, fuse_file_info *)
 {
 	const struct stat st = status_of(ino);
 
@@ -102,21 +102,21 @@ static void attributes(fuse_req_t r, fuse_ino_t ino, fuse_file_info *)
 		fuse_reply_attr(r, &st, 1);
 }
 
-static void say_nothing(fuse_req_t, fuse_ino_t, fuse_file_info *) {}
+static void no_answer(fuse_req_t, fuse_ino_t, fuse_file_info *) {}
 
-static void say_yes(fuse_req_t r, fuse_ino_t, fuse_file_info *)
+static void answer_ok(fuse_req_t r, fuse_ino_t, fuse_file_info *)
 {
 	fuse_reply_err(r, 0);
 }
 
-/* Past the page cache: each read and write is a request. */
-static void open_past_cache(fuse_req_t r, fuse_ino_t, fuse_file_info *info)
+/* Without the page cache: each read and write is a request. */
+static void answer_open_direct(fuse_req_t r, fuse_ino_t, fuse_file_info *info)
 {
 	info->direct_io = 1;
 	fuse_reply_open(r, info);
 }
 
-static void read_until(fuse_req_t r, fuse_ino_t, size_t size, off_t at, fuse_file_info *)
+static void faulty_read(fuse_req_t r, fuse_ino_t, size_t size, off_t at, fuse_file_info *)
 {
 	static char data[faulty_at];
 	const size_t from = size_t(at);
@@ -132,7 +132,7 @@ static void read_until(fuse_req_t r, fuse_ino_t, size_t size, off_t at, fuse_fil
 	fuse_reply_buf(r, data, size);
 }
 
-static void write_until(fuse_req_t r, fuse_ino_t, const char *, size_t size, off_t at, fuse_file_info *)
+static void faulty_write(fuse_req_t r, fuse_ino_t, const char *, size_t size, off_t at, fuse_file_info *)
 {
 	if (size_t(at) >= silent_at)
 		return;
@@ -142,7 +142,7 @@ static void write_until(fuse_req_t r, fuse_ino_t, const char *, size_t size, off
 		fuse_reply_write(r, size);
 }
 
-static void sync_not(fuse_req_t r, fuse_ino_t, int, fuse_file_info *)
+static void faulty_fsync(fuse_req_t r, fuse_ino_t, int, fuse_file_info *)
 {
 	usleep(faulty_sync_ms * 1000);
 	fuse_reply_err(r, EIO);
@@ -159,10 +159,10 @@ static void sync_not(fuse_req_t r, fuse_ino_t, int, fuse_file_info *)
 		pause();
 }
 
-enum class manner { silent, closes, faulty };
+enum class behaviour { silent, closes, faulty };
 
-/* In a mount namespace of its own: nothing is left when it ends. */
-[[noreturn]] static void be_file_system(int to, manner how)
+/* In a mount namespace of its own, so that the mount ends with the process. */
+[[noreturn]] static void serve_file_system(int to, behaviour how)
 {
 	fuse_lowlevel_ops ops = {};
 	char name[] = "silent", where[] = "/tmp";
@@ -170,45 +170,46 @@ enum class manner { silent, closes, faulty };
 	fuse_args args = FUSE_ARGS_INIT(1, words);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	ops.lookup = look_up, ops.getattr = attributes, ops.open = open_it;
-	ops.flush = ops.release = how == manner::silent ? say_nothing : say_yes;
-	if (how == manner::faulty)
-		ops.open = open_past_cache, ops.read = read_until, ops.write = write_until, ops.fsync = sync_not;
+	ops.lookup = answer_lookup, ops.getattr = answer_getattr, ops.open = answer_open;
+	ops.flush = ops.release = how == behaviour::silent ? no_answer : answer_ok;
+	if (how == behaviour::faulty)
+		ops.open = answer_open_direct, ops.read = faulty_read, ops.write = faulty_write,
+		ops.fsync = faulty_fsync;
 	fuse_session *s = !unshare(CLONE_NEWNS) && !mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ?
 				  fuse_session_new(&args, &ops, sizeof(ops), nullptr) :
 				  nullptr;
 	if (!s || fuse_session_mount(s, where))
 		_exit(1);
 	if (!fork()) {
-		close(fuse_session_fd(s)); /* the other's is the last */
+		close(fuse_session_fd(s)); /* the server's is the last one */
 		open_and_send(to, where);
 	}
-	close(to); /* whoever waits for it hears of the other's end */
+	close(to); /* so that receive_fd() returns if the child exits */
 	fuse_session_loop(s);
 	_exit(0);
 }
 
 static pid_t server = -1;
 
-static int make(const char **why, manner how)
+static int make_file(const char **why, behaviour how)
 {
-	int two[2], fd;
+	int fds[2], fd;
 
 	*why = "no FUSE can be mounted here: not root, or no /dev/fuse";
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, two))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
 		return -1;
 	server = fork();
 	if (!server) {
-		close(two[0]);
-		be_file_system(two[1], how);
+		close(fds[0]);
+		serve_file_system(fds[1], how);
 	}
-	close(two[1]);
-	fd = receive_fd(two[0]);
-	close(two[0]);
+	close(fds[1]);
+	fd = receive_fd(fds[0]);
+	close(fds[0]);
 	return fd;
 }
 
-/* Whatever waits for it hears of its end. */
+/* Pending requests fail when the server ends. */
 void end_silent_file()
 {
 	if (server > 0 && !kill(server, SIGKILL))
@@ -218,9 +219,9 @@ void end_silent_file()
 
 #else
 
-enum class manner { silent, closes, faulty };
+enum class behaviour { silent, closes, faulty };
 
-static int make(const char **why, manner)
+static int make_file(const char **why, behaviour)
 {
 	*why = "the tests were built without libfuse3 (libfuse3-dev)";
 	return -1;
@@ -232,12 +233,12 @@ void end_silent_file() {}
 
 int silent_file(const char **why, bool closes)
 {
-	return make(why, closes ? manner::closes : manner::silent);
+	return make_file(why, closes ? behaviour::closes : behaviour::silent);
 }
 
 int faulty_file(const char **why)
 {
-	return make(why, manner::faulty);
+	return make_file(why, behaviour::faulty);
 }
 
 int lingering_socket()
@@ -259,7 +260,7 @@ int lingering_socket()
 	}
 	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof(hour)))
 		abort();
-	/* The listener stays open: nobody takes the connection from it, or refuses it. */
+	/* The listener stays open: the connection is neither accepted nor refused. */
 	return fd;
 }
 

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors that hold whoever uses or closes them: a file of a file system
- * (FUSE) whose process answers no more once it is open, and a socket that
- * lingers for what nobody reads.
+ * Descriptors that block a process that uses or closes them: a file of a FUSE
+ * server that stops to answer once it is open, and a socket that lingers because
+ * its data is never read.
  */
 #pragma once
 
 namespace usdma::test {
 
 /*
- * -1: none can be had here, and *why says why.  To be called before there are threads; whoever inherits it, and closes
- * it, waits, until end_silent_file has ended what serves it.  One at a time.  closes: that alone is answered.
+ * -1: unavailable, for the reason *why.  Call it before there are threads.  A process that closes the file, an
+ * inherited one too, waits until end_silent_file() has ended the server.  One at a time.  closes: only a close is
+ * answered.
  */
 int silent_file(const char **why, bool closes = false);
 void end_silent_file();
 /*
- * As silent_file(), a file of 4 MiB, byte n of which is faulty_byte(n): the first MiB is read and written, the second
- * one gives EIO (read) and ENOSPC (write), and from the third one on there is no answer. fsync(2) gives EIO, after
+ * As silent_file(), a file of 4 MiB, byte n of which is faulty_byte(n): the first MiB can be read and written, the
+ * second one fails with EIO (read) and ENOSPC (write), and the others are not answered. fsync(2) fails with EIO after
  * faulty_sync_ms.
  */
 int faulty_file(const char **why);
@@ -26,7 +27,7 @@ inline unsigned char faulty_byte(unsigned long n)
 {
 	return static_cast<unsigned char>(n ^ n >> 8 ^ n >> 16);
 }
-/* A TCP connection to nobody who reads, its buffers full: close(2) of the last descriptor of it waits for an hour. */
+/* A TCP connection whose peer does not read, with full buffers: close(2) of its last descriptor waits for an hour. */
 int lingering_socket();
 
 } // namespace usdma::test

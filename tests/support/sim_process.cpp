@@ -18,15 +18,15 @@
 
 namespace usdma::test {
 
-[[noreturn]] static void become(const char *program, const std::string &path, int ready,
-				const std::vector<const char *> &args)
+[[noreturn]] static void exec_sim(const char *program, const std::string &path, int ready,
+				  const std::vector<const char *> &args)
 {
-	const std::string told = std::to_string(ready);
-	std::vector<const char *> all = {"usdma-sim", "--socket", path.c_str(), "--ready-fd", told.c_str()};
+	const std::string ready_text = std::to_string(ready);
+	std::vector<const char *> all = {"usdma-sim", "--socket", path.c_str(), "--ready-fd", ready_text.c_str()};
 
 	all.insert(all.end(), args.begin(), args.end());
 	all.push_back(nullptr);
-	/* Not longer than the thread that started it, however that ends: whoever runs the test waits for its output. */
+	/* It must not outlive the thread that started it: the test runner waits until its output is closed. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(STDERR_FILENO, STDOUT_FILENO); /* standard output is the test's report */
 	execv(program, const_cast<char **>(all.data()));
@@ -45,7 +45,7 @@ pid_t start_sim(const char *program, const std::string &path, const std::vector<
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(ready[0]);
-		become(program, path, ready[1], args);
+		exec_sim(program, path, ready[1], args);
 	}
 	close(ready[1]);
 	pollfd p = {ready[0], POLLIN, 0};
@@ -83,11 +83,11 @@ served_sim::~served_sim()
 	rmdir(dir);
 }
 
-static bool has_unit(pid_t pid)
+static bool has_engine_thread(pid_t pid)
 {
-	std::error_code gone;
+	std::error_code err;
 
-	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", err)) {
 		std::string name;
 
 		if (std::getline(std::ifstream(task.path() / "comm"), name) && name == "sdma-engine0")
@@ -113,17 +113,17 @@ pid_t client_process_of(pid_t sim)
 
 	for (; !until.passed(); sched_yield())
 		for (pid_t child : children_of(sim))
-			if (has_unit(child))
+			if (has_engine_thread(child))
 				return child;
 	return -1;
 }
 
-/* The state stands behind the name, which may have any characters. */
-static bool is_hung(pid_t pid)
+/* Whether all threads are stopped.  The state follows the name, which may have any characters. */
+static bool is_stopped(pid_t pid)
 {
-	std::error_code gone;
+	std::error_code err;
 
-	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+	for (const auto &task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", err)) {
 		std::string line;
 
 		std::getline(std::ifstream(task.path() / "stat"), line);
@@ -138,13 +138,13 @@ void stop_sim(pid_t sim)
 {
 	const deadline until = deadline::in_ms(20000);
 
-	/* First the one that starts and watches the others. */
+	/* First the process that starts and monitors the others. */
 	kill(sim, SIGSTOP);
-	while (!is_hung(sim) && !until.passed())
+	while (!is_stopped(sim) && !until.passed())
 		sched_yield();
 	for (pid_t child : children_of(sim)) {
 		kill(child, SIGSTOP);
-		while (!is_hung(child) && !until.passed())
+		while (!is_stopped(child) && !until.passed())
 			sched_yield();
 	}
 }
@@ -156,7 +156,7 @@ void continue_sim(pid_t sim)
 	kill(sim, SIGCONT);
 }
 
-int dial(const std::string &path)
+int connect_unix(const std::string &path)
 {
 	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	sockaddr_un a = {};
@@ -181,9 +181,9 @@ std::string read_line(int fd)
 	return "";
 }
 
-std::string tell_sim(const std::string &path, const std::string &line)
+std::string send_control_line(const std::string &path, const std::string &line)
 {
-	const int fd = dial(path);
+	const int fd = connect_unix(path);
 	const std::string text = line + "\n";
 
 	assert_int_equal(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());

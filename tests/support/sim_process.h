@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device as a process of its own: usdma-sim, started, told and ended by a test. */
+/* A device as a separate process: usdma-sim, started, controlled and ended by a test. */
 #pragma once
 
 #include <csignal>
@@ -9,12 +9,12 @@
 
 namespace usdma::test {
 
-/* Starts a program with "--socket PATH" and the arguments; returns when it serves, -1: it did not within 20 s. */
+/* Starts a program with "--socket PATH" and the arguments; returns when it serves; -1: not within 20 s. */
 pid_t start_sim(const char *program, const std::string &path, const std::vector<const char *> &args);
-/* Sends the signal, waits; the status of waitpid(2).  pid becomes -1; nothing for a pid below 1. */
+/* Sends the signal and waits; the status of waitpid(2).  pid becomes -1; a pid below 1 is ignored. */
 int end_sim(pid_t &pid, int sig = SIGKILL);
 
-/* The program that USDMA_SIM names, at "dev" in a folder of its own; killed, and the folder gone, at the end. */
+/* The program that USDMA_SIM names, at "dev" in a new folder; the destructor kills it and removes the folder. */
 struct served_sim {
 	char dir[32] = "/tmp/usdma-served-XXXXXX";
 	std::string path;
@@ -26,18 +26,18 @@ struct served_sim {
 	served_sim &operator=(const served_sim &) = delete;
 };
 
-/* Its own processes, just now. */
+/* The child processes of usdma-sim at this moment. */
 std::vector<pid_t> children_of(pid_t sim);
-/* The process of its that serves the client which is there; waits for it, -1: it did not come within 20 s. */
+/* The child that serves the current client; waits for it; -1: not within 20 s. */
 pid_t client_process_of(pid_t sim);
 
-/* It and its processes hang, each thread of them, when this returns; and go on. */
+/* Stops all threads of usdma-sim and its children, and waits until they are stopped; continues them. */
 void stop_sim(pid_t sim);
 void continue_sim(pid_t sim);
 
-/* Its control socket ("--control PATH"): a connection; one line of it, "": it ended; the answer to one line. */
-int dial(const std::string &path);
+/* The control socket ("--control PATH"): connects; reads a line ("": end of file); sends a line, returns the answer. */
+int connect_unix(const std::string &path);
 std::string read_line(int fd);
-std::string tell_sim(const std::string &path, const std::string &line);
+std::string send_control_line(const std::string &path, const std::string &line);
 
 } // namespace usdma::test

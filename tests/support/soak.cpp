@@ -11,7 +11,7 @@
 
 namespace usdma::test {
 
-/* What allocators keep for later and pages first touched late; a leak in every operation is many times as much. */
+/* Allocators' caches, and pages that are first touched late; a leak in every operation is many times as much. */
 static constexpr u64 slack_kib = 8 * 1024, slack_maps = 32;
 
 static u64 mappings()
@@ -27,7 +27,7 @@ static u64 mappings()
 	return n;
 }
 
-/* Not statm, whose sums lag behind by what each CPU keeps for itself. */
+/* Not statm, whose sums lack what each CPU has not added yet. */
 static u64 resident_kib()
 {
 	FILE *f = fopen("/proc/self/smaps_rollup", "re");
@@ -42,15 +42,15 @@ static u64 resident_kib()
 	return kib;
 }
 
-holdings holdings_now()
+resources resources_now()
 {
-	holdings h;
+	resources r;
 
-	h.fds = open_fds();
-	h.threads = u64(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
-	h.maps = mappings();
-	h.rss_kib = resident_kib();
-	return h;
+	r.fds = open_fds();
+	r.threads = u64(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+	r.maps = mappings();
+	r.rss_kib = resident_kib();
+	return r;
 }
 
 static u64 seconds()
@@ -75,7 +75,7 @@ u64 soak::elapsed_ns() const
 bool soak::over(u64 operations)
 {
 	if (!warm && elapsed_ns() > length / 4 && operations) {
-		first = holdings_now();
+		first = resources_now();
 		warm = true;
 	}
 	return warm && elapsed_ns() >= length;
@@ -83,7 +83,7 @@ bool soak::over(u64 operations)
 
 void soak::finish(u64 operations)
 {
-	const holdings last = holdings_now();
+	const resources last = resources_now();
 
 	fprintf(stderr, "# soak %s: operations %lu rss_kib %lu %lu fds %lu %lu maps %lu %lu threads %lu %lu\n", name,
 		operations, first.rss_kib, last.rss_kib, first.fds, last.fds, first.maps, last.maps, first.threads,

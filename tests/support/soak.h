@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What this process holds, and loads that run by the clock: with
- * USDMA_TEST_SECONDS=N a load goes on for N seconds and must not hold more at
- * its end than after its first quarter (./tools/check soak).
+ * This process's resources, and loads that run for a given time: with
+ * USDMA_TEST_SECONDS=N a load runs for N seconds and must not use more resources
+ * at its end than after its first quarter (./tools/check soak).
  */
 #pragma once
 
@@ -10,21 +10,21 @@
 
 namespace usdma::test {
 
-struct holdings {
+struct resources {
 	u64 rss_kib = 0, fds = 0, maps = 0, threads = 0;
 };
 
-holdings holdings_now();
+resources resources_now();
 
 class soak {
 public:
-	/* Whether loads are to run by the clock. */
+	/* Whether loads run for a given time. */
 	static bool wanted();
 
 	explicit soak(const char *load);
-	/* To be called while nothing is in flight. True: time is up. */
+	/* Call it while nothing is in flight. True: the time is over. */
 	bool over(u64 operations);
-	/* Tells what was done and held in a line that the hardware queue soak reads; fails the test where that grew. */
+	/* Prints a line of results, which ./tools/check soak reads; fails the test if a resource grew. */
 	void finish(u64 operations);
 
 private:
@@ -33,7 +33,7 @@ private:
 	const char *name;
 	u64 began, length;
 	bool warm = false;
-	holdings first;
+	resources first;
 };
 
 } // namespace usdma::test

@@ -17,7 +17,7 @@
 
 namespace usdma::test {
 
-/* One that a software engine leaves to the program, and that nobody else sends. */
+/* A signal that software engines do not block, and that is not sent otherwise. */
 static constexpr int signal_number = SIGFPE;
 static unsigned held, stopped;
 

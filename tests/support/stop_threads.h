@@ -8,7 +8,7 @@ namespace usdma::test {
 
 /* The threads of all open embedded devices. */
 std::set<int> engine_threads();
-/* Returns when each has stopped, wherever it was; they may hold locks of their device. */
+/* Returns when each has stopped, at any instruction; they may hold locks of their device. */
 void stop_threads(const std::set<int> &threads);
 /* Returns when all have left the handler. */
 void resume_threads();

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a test script reports: points of TAP, numbered as they come."""
+"""The TAP output of a test script."""
 
 
 class Points:
     count = failed = 0
 
     def add(self, ok, name, log="", most=30):
-        """log: told when it failed, the last lines of it; most None: all."""
+        """log: its last lines are printed if the test failed; most None: all lines."""
         self.count += 1
         self.failed += not ok
         print(f"{'ok' if ok else 'not ok'} {self.count} - {name}", flush=True)
@@ -20,6 +20,6 @@ class Points:
         print(f"ok {self.count} - {name} # SKIP {why}", flush=True)
 
     def end(self):
-        """The plan; the script's exit status: a script without a point has failed."""
+        """Prints the plan; returns the exit status: a script without a test point has failed."""
         print(f"1..{self.count}", flush=True)
         return 1 if self.failed or not self.count else 0

@@ -13,7 +13,7 @@
 
 namespace usdma::test {
 
-/* One case of a program: USDMA_TEST_CASE=NAME, with * and ? as in file names.  Each links it (meson.build). */
+/* Selects cases: USDMA_TEST_CASE=NAME, with * and ? as in file names.  Each program links it (meson.build). */
 extern "C" void usdma_test_choose_cases();
 extern "C" [[gnu::constructor]] void usdma_test_choose_cases()
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every test file includes: cmocka, and random data with a printed seed (USDMA_TEST_SEED repeats a run). */
-#pragma once
+/* Included by every test: cmocka, and random data with a printed seed (USDMA_TEST_SEED repeats a run). */
+/* Guarded thus, as g++ 12 forgets "#pragma once" of a precompiled header when another one in it has the same size. */
+#ifndef USDMA_TEST_H
+#define USDMA_TEST_H
 
 #include <csetjmp>
 #include <cstdarg>
@@ -22,17 +24,17 @@ std::uint64_t seed();
 /* A generator of its own for each stream number, all from the one seed. */
 std::mt19937_64 rng(std::uint64_t stream = 0);
 void fill_random(void *buf, size_t len, std::mt19937_64 &gen);
-/* USDMA_TEST_SCALE (default 1): how much longer random and soak tests shall run. */
+/* USDMA_TEST_SCALE (default 1): the factor for the rounds of random and soak tests. */
 unsigned scale();
 /*
- * USDMA_TEST_SMALL=1: the device is small and slow, as QEMU's edu in the virtual machine
- * hardware queue (4088 bytes of memory, 100 ms a transfer): suites that run on every device then
+ * USDMA_TEST_SMALL=1: the device is small and slow, as QEMU's edu device in the virtual
+ * machine (4088 bytes of memory, 100 ms a transfer): suites that run on every device then
  * use fewer rounds, and less device memory at a time.
  */
 bool small();
-/* Descriptors that this process has open; a constant more, the same each time. */
+/* Descriptors that this process has open, plus a constant. */
 unsigned open_fds();
-/* Those of them that name the file that fd names; all eventfds are one file. */
+/* How many of them refer to fd's file; all eventfds are one file. */
 unsigned fds_of(int fd);
 /* This process's threads of that name. */
 unsigned threads_named(const std::string &name);
@@ -42,8 +44,8 @@ unsigned threads_named(const std::string &name);
  */
 void poll_pause(unsigned step);
 /*
- * How long a test may wait: on a small device, time is virtual and passes by itself while all sleep;
- * USDMA_TEST_PATIENCE (default 1) is what a sanitizer costs.
+ * How long a test may wait: longer on a small device, whose time is virtual and advances while all sleep;
+ * USDMA_TEST_PATIENCE (default 1) is the factor for sanitizers.
  */
 std::uint64_t patience_ms(std::uint64_t usual);
 /* A size or a count: the first, or the second on a small device. */
@@ -53,3 +55,5 @@ inline std::size_t sized(std::size_t usual, std::size_t on_small)
 }
 
 } // namespace usdma::test
+
+#endif

@@ -7,7 +7,7 @@
 
 namespace usdma::test {
 
-/* Until done() is true; the test's end, with what was waited for, after 30 s. */
+/* Waits until done() is true; fails the test after 30 s, and prints what it waited for. */
 template <typename D> void until(const char *what, D done)
 {
 	const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-How the tools are used: output that cannot be written, signals, wrong words.  use_test.py USDMACTL USDMA-SIM USDMA-PERF;
+How the tools handle output that cannot be written, signals and invalid arguments.  use_test.py USDMACTL USDMA-SIM USDMA-PERF;
 prints TAP.
 """
 
@@ -19,7 +19,7 @@ import sys
 from ctl_test import Suite
 
 CPUS = sorted(os.sched_getaffinity(0))
-ENOUGH = 120  # seconds; what hangs, hangs for ever
+TIMEOUT_S = 120  # a hang does not end by itself
 
 
 class Tools(Suite):
@@ -28,21 +28,21 @@ class Tools(Suite):
         self.ctl, self.sim, self.perf = ctl, sim, perf
         self.env = dict(os.environ, USDMA_DEVICES="sim:mem=64M", USDMA_CONFIG="/dev/null")
         self.measure = [perf, "--client-cpu", str(CPUS[0]), "--cold-bytes", "4M", "--seconds", "0.02", "--repeats", "1"]
-        # On one CPU: between two, the time of a cache line is measured first, which takes a second on a busy machine.
+        # On one CPU: with two, the round trip of a cache line is measured first, which takes a second on a busy machine.
         self.brief = [*self.measure, "--engine-cpu", str(CPUS[0])]
-        # ... by the affinity of the process, where these options are refused.
+        # The same by the affinity of the process, for modes that refuse these options.
         self.placed = ["taskset", "-c", str(CPUS[0]), perf, "--cold-bytes", "4M", "--seconds", "0.002", "--repeats", "1"]
         self.matrix = [*self.placed, "--matrix"]
 
     def path(self, name):
         return os.path.join(self.scratch, name)
 
-    def done(self, *command, **how):
-        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.env, **how}
-        return subprocess.run(command, text=True, timeout=ENOUGH, check=False, **how)
+    def done(self, *command, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": self.env, **options}
+        return subprocess.run(command, text=True, timeout=TIMEOUT_S, check=False, **options)
 
 
-def everything(s):
+def printing_commands(s):
     """Commands that print something and succeed."""
     return [(s.ctl, "list"), (s.ctl, "list", "--json"), (s.ctl, "info"), (s.ctl, "--version"), (s.ctl, "--help"), (s.ctl, "stat", "--count", "1", "--interval", "0.01"),
             (s.ctl, "stat", "--json", "--interval", "0.01"), (s.sim, "--version"), (s.sim, "--help"), (s.sim, "--socket", s.path("dev")),
@@ -50,7 +50,7 @@ def everything(s):
 
 
 def test_full(s):
-    for command in everything(s):
+    for command in printing_commands(s):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = s.done(*command, stdout=full)
         s.check(done.returncode == 1 and done.stderr.count("No space left on device") == 1,
@@ -60,27 +60,27 @@ def test_full(s):
     done = s.done(*s.brief, "-s", "64", "--json", "/dev/full", "--csv", s.path("rows.csv"))
     with open(s.path("rows.csv"), encoding="utf-8") as f:
         s.check(done.returncode == 1 and "/dev/full cannot be written: No space left on device" in done.stderr and len(f.readlines()) == 2,
-                "full: --json, and --csv is written nevertheless", done)
+                "full: --json fails, --csv is written", done)
     done = s.done(*s.brief, "-s", "64", "--csv", "/dev/full")
     s.check(done.returncode == 1 and "/dev/full cannot be written: No space left on device" in done.stderr, "full: --csv", done)
 
 
 def test_closed_pipe(s):
-    """Killed by SIGPIPE, or where that is ignored by status 1; nothing is said."""
-    for command in everything(s):
+    """The tools end by SIGPIPE, or with status 1 if it is ignored; they print no error."""
+    for command in printing_commands(s):
         for ignored in (False, True):
             reader, writer = os.pipe()
             os.close(reader)
             done = s.done(*command, stdout=writer, restore_signals=not ignored)
             os.close(writer)
-            # usdma-sim says it: who waits for its line gets none
-            wanted = 1 if ignored else -signal.SIGPIPE
-            s.check(done.returncode == wanted and not done.stderr or "--socket" in command and done.returncode == wanted,
+            # usdma-sim prints an error: its line on standard output is what a caller waits for
+            expected = 1 if ignored else -signal.SIGPIPE
+            s.check(done.returncode == expected and not done.stderr or "--socket" in command and done.returncode == expected,
                     f"closed pipe{', ignored' * ignored}: {os.path.basename(command[0])} {' '.join(command[1:])[-40:]}", done)
 
 
 def interrupted(s, sig, until, *args):
-    """Interrupted once standard output has a line that contains until."""
+    """Sends sig once standard output has a line that contains until; the status and both outputs."""
     measure = s.measure[:-2] if "--repeats" in args else s.measure
     with subprocess.Popen([*measure, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=s.env) as p:
         out = ""
@@ -89,7 +89,7 @@ def interrupted(s, sig, until, *args):
             if until in line:
                 break
         p.send_signal(sig)
-        rest, err = p.communicate(timeout=ENOUGH)
+        rest, err = p.communicate(timeout=TIMEOUT_S)
     return p.returncode, out + rest, err
 
 
@@ -97,30 +97,30 @@ def test_interrupted_sweep(s):
     for sig in (signal.SIGINT, signal.SIGTERM):
         status, out, err = interrupted(s, sig, " held ", "-d", ",".join(["1"] * 4000), "-s", "64", "--json", s.path("i.json"), "--csv", s.path("i.csv"))
         with open(s.path("i.json"), encoding="utf-8") as f:
-            said = json.load(f)
+            result = json.load(f)
         with open(s.path("i.csv"), encoding="utf-8") as f:
             rows = list(csv.DictReader(f))
         s.check(status == 128 + sig and "interrupted: " in err and "of 4000 rows" in err, f"{sig.name}: status and message", (status, err))
-        s.check(said["interrupted"] is True and 1 <= len(said["rows"]) < 4000 and said["rows"][0]["gbps"] > 0, f"{sig.name}: --json is whole", said)
-        s.check(len(rows) == len(said["rows"]) == out.count(" held ") and "way" in out, f"{sig.name}: --csv and the table have the same rows",
+        s.check(result["interrupted"] is True and 1 <= len(result["rows"]) < 4000 and result["rows"][0]["gbps"] > 0, f"{sig.name}: --json is complete", result)
+        s.check(len(rows) == len(result["rows"]) == out.count(" held ") and "way" in out, f"{sig.name}: --csv and the table have the same rows",
                 (rows, out))
     done = s.done(*s.measure, "-s", "64", "--json", "-")
-    said = json.loads(done.stdout)
-    s.check(done.returncode == 0 and said["interrupted"] is False and said["rows"][0]["interrupted"] is False, "not interrupted", done)
+    result = json.loads(done.stdout)
+    s.check(done.returncode == 0 and result["interrupted"] is False and result["rows"][0]["interrupted"] is False, "not interrupted", done)
 
 
 def test_interrupted_row(s):
-    """One row of an hour: what there is of it is a row."""
+    """An interrupted row is reported with what was measured until then."""
     for threads, depth in (("1", "1"), ("2", "16")):
         rows, seconds = [], 0.7
-        while not rows and seconds < ENOUGH:  # still warming up on a slow machine: later
+        while not rows and seconds < TIMEOUT_S:  # a slow machine was still warming up: try again with more time
             seconds *= 2
             done = s.done("timeout", str(seconds), *(w.replace("0.02", "3600") for w in s.measure), "-s", "64", "-t", threads, "-d", depth, "--json", s.path("h.json"))
             with open(s.path("h.json"), encoding="utf-8") as f:
-                said = json.load(f)
-            rows = said["rows"]
-        s.check(done.returncode == 124 and said["interrupted"] and [r["interrupted"] for r in rows] == [True] and rows[0]["copies"] > 0,
-                f"an hour's row is cut short, {threads} threads", (done, said))
+                result = json.load(f)
+            rows = result["rows"]
+        s.check(done.returncode == 124 and result["interrupted"] and [r["interrupted"] for r in rows] == [True] and rows[0]["copies"] > 0,
+                f"an interrupted row, {threads} threads", (done, result))
 
 
 def test_interrupted_modes(s):
@@ -130,15 +130,15 @@ def test_interrupted_modes(s):
                              (("--workload", "kv-file", "--layers", "2", "--repeats", "1000"), "kv_file", "kv-file")):
         status, out, err = interrupted(s, signal.SIGINT, until, *args, "--json", s.path("m.json"))
         with open(s.path("m.json"), encoding="utf-8") as f:
-            said = json.load(f)
-        s.check(status == 130 and said["interrupted"] is True and isinstance(said[key], list), f"interrupted: {args[0]}", (status, out, err, said))
+            result = json.load(f)
+        s.check(status == 130 and result["interrupted"] is True and isinstance(result[key], list), f"interrupted: {args[0]}", (status, out, err, result))
     conf = s.path("half.conf")
     status, out, err = interrupted(s, signal.SIGTERM, "sim_cpus", "--calibrate", "--write", conf)
-    s.check(status == 143 and conf in err and not os.path.exists(conf), "interrupted: half a calibration is not written", (status, out, err))
+    s.check(status == 143 and conf in err and not os.path.exists(conf), "interrupted: an incomplete calibration is not written", (status, out, err))
 
 
 def test_file_workloads(s):
-    """Each compares what it moved, and has a row for each of its methods."""
+    """Each workload compares the data, and has a row for each of its methods."""
     for name, args, key, n in (("weights", ("--file-size", "3M"), "weights", 13), ("kv-file", ("--layers", "1", "--tokens", "100"), "kv_file", 4)):
         done = s.done(*s.measure, "--workload", name, *args, "--folder", s.scratch, "--json", s.path("w.json"))
         with open(s.path("w.json"), encoding="utf-8") as f:
@@ -148,20 +148,20 @@ def test_file_workloads(s):
     with open(s.path("own"), "wb") as f:
         f.write(os.urandom(1 << 20))
     done = s.done(*s.measure, "--workload", "weights", "--file", s.path("own"))
-    s.check(done.returncode == 0 and "weights: a file of 1M, " + s.path("own") in done.stdout, "weights of a file", done)
+    s.check(done.returncode == 0 and "weights: a file of 1M, " + s.path("own") in done.stdout, "weights of a given file", done)
     done = s.done(*s.measure, "--workload", "kv-file", "--file", s.path("own"))
     s.check(done.returncode == 2 and "--file needs --workload weights" in done.stderr, "--file of another workload", done)
-    s.check(os.path.getsize(s.path("own")) == 1 << 20, "which is left as it was")
+    s.check(os.path.getsize(s.path("own")) == 1 << 20, "the given file is not changed")
     done = s.done(*s.measure, "--workload", "weights", "--folder", "/nonexistent")
-    s.check(done.returncode == 2 and "/nonexistent" in done.stderr, "--folder that is not there", done)
+    s.check(done.returncode == 2 and "/nonexistent" in done.stderr, "--folder that does not exist", done)
     done = s.done(*s.measure, "--workload", "weights", "--file-size", "1M", "--folder", "/proc")
-    s.check(done.returncode == 1 and "usdma-perf: a file in /proc: " in done.stderr, "--folder that takes no files", done)
+    s.check(done.returncode == 1 and "usdma-perf: a file in /proc: " in done.stderr, "--folder where no file can be created", done)
     done = s.done(*s.measure, "--workload", "weights", "--file-size", "1G")
-    s.check(done.returncode == 1 and "reduce --file-size" in done.stderr, "--file-size of more than the device has", done)
+    s.check(done.returncode == 1 and "reduce --file-size" in done.stderr, "--file-size larger than the device's memory", done)
 
 
 def test_interrupted_tune(s):
-    """The signal goes to usdmactl only, which passes it on."""
+    """The signal is sent to usdmactl only, which forwards it."""
     with subprocess.Popen([s.ctl, "tune", "--json", "--write", s.path("tune.conf")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env=s.env) as p:
         child = None
@@ -169,16 +169,16 @@ def test_interrupted_tune(s):
             with open(f"/proc/{p.pid}/task/{p.pid}/children", encoding="utf-8") as f:
                 child = f.read().split()
         p.send_signal(signal.SIGTERM)
-        out, err = p.communicate(timeout=ENOUGH)
+        out, err = p.communicate(timeout=TIMEOUT_S)
     s.check(p.returncode == 143 and isinstance(json.loads(out), dict) and not os.path.exists(s.path("tune.conf")), "interrupted: tune", (p.returncode, out, err))
 
 
-def test_wrong_words(s):
+def test_invalid_arguments(s):
     done = s.done(s.ctl, "frob")
     s.check(done.returncode == 2 and 'there is no command "frob"' in done.stderr and all(c in done.stderr for c in ("list", "doctor", "tune")),
-            "an unknown command is named, and which there are", done)
+            "an unknown command: the message has the valid ones", done)
     s.check("did you mean doctor?" in s.done(s.ctl, "docter").stderr and "did you mean selftest?" in s.done(s.ctl, "self-test", "sim").stderr,
-            "... and the nearest one")
+            "an unknown command: the message has the nearest one")
     done = s.done(s.ctl)
     s.check(done.returncode == 2 and "a command is missing" in done.stderr and "selftest" in done.stderr, "no command", done)
     done = s.done(s.ctl, "--frob")
@@ -190,11 +190,11 @@ def test_wrong_words(s):
                                   ("--client-cpu", "99999", " ".join(map(str, CPUS))), ("--engine-cpu", "x", " ".join(map(str, CPUS)))):
         done = s.done(s.perf, option, word)
         s.check(done.returncode == 2 and f'there is no "{word}"; there are {", ".join(choices.split())} (usdma-perf --help)\n' in done.stderr and "{" not in done.stderr,
-                f"usdma-perf {option} {word}: the choices, once", done)
+                f"usdma-perf {option} {word}: the message has the valid values once", done)
 
 
 def test_before_work(s):
-    """What is wrong is named by the tool, before it measures or serves anything, with status 2 for the command line."""
+    """Errors are reported before a tool measures or serves; errors of the command line have status 2."""
     for status, text, *command in ((2, 'usdma-perf: --depth: "x": it takes a number from 1 to 65536 (usdma-perf --help)', s.perf, "--depth", "x"),
                                    (2, "usdma-perf: --json: /nonexistent/x cannot be written: No such file or directory", s.perf, "--json", "/nonexistent/x"),
                                    (2, 'usdmactl: --count: "0": it takes a number from 1 to 2147483647 (usdmactl --help)', s.ctl, "stat", "--count", "0"),
@@ -210,25 +210,25 @@ RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
 
 
 def test_sizes(s):
-    """One rule (all its spellings: unit test words_sizes): each place takes and refuses the same, and says the rule."""
-    places = {"usdma-perf -s": lambda size: s.done(*s.brief, "-s", size),
-              "usdma-perf --cold-bytes": lambda size: s.done(*(size if w == "4M" else w for w in s.brief), "-s", "64"),
-              "selftest --size": lambda size: s.done(s.ctl, "selftest", "sim:mem=64M", "--size", size),
-              "device string": lambda size: s.done(s.ctl, "info", f"sim:mem={size}"),
-              "usdma-sim --mem": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--mem", size),
-              "usdma-sim --rate": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--rate", size),
-              "usdma-sim --share": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--share", size),
-              "a variable": lambda size: s.done(s.ctl, "info", env=dict(s.env, USDMA_HOST_ARENA=size))}
-    for where, use in places.items():
+    """All options that take a size accept the same forms, and print the rule on error (all forms: unit test words_sizes)."""
+    options = {"usdma-perf -s": lambda size: s.done(*s.brief, "-s", size),
+               "usdma-perf --cold-bytes": lambda size: s.done(*(size if w == "4M" else w for w in s.brief), "-s", "64"),
+               "selftest --size": lambda size: s.done(s.ctl, "selftest", "sim:mem=64M", "--size", size),
+               "device string": lambda size: s.done(s.ctl, "info", f"sim:mem={size}"),
+               "usdma-sim --mem": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--mem", size),
+               "usdma-sim --rate": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--rate", size),
+               "usdma-sim --share": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--share", size),
+               "a variable": lambda size: s.done(s.ctl, "info", env=dict(s.env, USDMA_HOST_ARENA=size))}
+    for where, use in options.items():
         for size in ("4096K", "4m"):
             done = use(size)
-            s.check(RULE not in done.stderr, f"{where} takes {size}", done)
+            s.check(RULE not in done.stderr, f"{where} accepts {size}", done)
         for size in ("4MB", "-1", "17179869184G"):
             done = use(size)
             s.check(done.returncode not in (0, 124) and done.stderr.count(RULE) == 1 and size in done.stderr, f"{where} refuses {size!r}", done)
 
 
-def test_device_first(s):
+def test_invalid_device(s):
     for args in ((), ("--curves",), ("--calibrate",), ("--workload", "kv-cache"), ("--limits",)):
         done = s.done(*s.measure, *args, "--device", "foo")
         s.check(done.returncode == 1 and not done.stdout and "foo" in done.stderr, f"usdma-perf {' '.join(args)} --device foo: no table", done)
@@ -236,7 +236,7 @@ def test_device_first(s):
 
 @contextlib.contextmanager
 def served(s, *args):
-    """usdma-sim at a socket that everybody may connect to."""
+    """usdma-sim at a socket to which any user may connect."""
     path = s.path("served")
     with subprocess.Popen([s.sim, "--socket", path, "--mem", "16M", *args], stdout=subprocess.PIPE, text=True) as sim:
         try:
@@ -248,50 +248,51 @@ def served(s, *args):
             sim.terminate()
 
 
-def test_turned_away(s):
-    """Who is not served hears why, by a reply that the protocol has."""
+def test_client_rejected(s):
+    """A rejected client receives the reason in a reply of the protocol."""
     with served(s) as path:
-        name = "another user's client hears why"
+        name = "another user's client is rejected with the reason"
         try:
             done = s.done(s.ctl, "selftest", f"vfio-user:{path}", "--json", **({"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}))
-            lack = None if os.geteuid() == 0 else "not root"
+            skip_reason = None if os.geteuid() == 0 else "not root"
         except PermissionError:
-            lack = f"nobody may not run {s.ctl}"
-        if lack:
-            s.skip(name, lack)
+            skip_reason = f"user 65534 may not run {s.ctl}"
+        if skip_reason:
+            s.skip(name, skip_reason)
         else:
-            s.check(done.returncode == 1 and "the server runs as another user" in done.stdout and "65534" in done.stdout and "gone" not in done.stdout, name, done)
+            s.check(done.returncode == 1 and "the server runs as another user" in done.stdout and "65534" in done.stdout and "is lost" not in done.stdout, name, done)
         done = s.done(s.ctl, "selftest", f"vfio-user:{path}")
-        s.check(done.returncode == 0, "... and the next client is served", done)
+        s.check(done.returncode == 0, "the next client is served", done)
         for major, error in ((9, errno.ENOTSUP), (0, 0)):
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.connect(path)
                 sock.sendall(struct.pack("<HHIIIHH", 0x4711, 1, 20, 0, 0, major, 1))
-                number, command, _, flags, told = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
-            s.check((number, command, told) == (0x4711, 1, error) and flags == (0x21 if error else 1), f"a client of version {major}.1", (number, command, flags, told))
+                number, command, _, flags, received = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
+            s.check((number, command, received) == (0x4711, 1, error) and flags == (0x21 if error else 1), f"a client of version {major}.1",
+                    (number, command, flags, received))
 
 
 def test_server_refuses(s):
-    """What a client says of each errno with which a server answers VERSION."""
+    """The client's message for each errno with which a server answers VERSION."""
     path = s.path("refusing")
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(path)
-        door.listen(4)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(4)
         for error, words in ((errno.EACCES, "another user"), (errno.EBUSY, "maximum number of clients"), (errno.ENOTSUP, "protocol 0.1"),
                              (errno.EMFILE, "descriptors"), (errno.EINVAL, "refuses VERSION"), (None, "is lost")):
             with subprocess.Popen([s.ctl, "selftest", f"vfio-user:{path}"], stderr=subprocess.PIPE, text=True, env=s.env) as client:
-                sock = door.accept()[0]
+                sock = listener.accept()[0]
                 with sock:
                     number, command, size, _, _ = struct.unpack("<HHIII", sock.recv(16, socket.MSG_WAITALL))
                     sock.recv(size - 16, socket.MSG_WAITALL)
                     if error:
                         sock.sendall(struct.pack("<HHIII", number, command, 16, 0x21, error))
-                said = client.communicate(timeout=ENOUGH)[1]
-            s.check(client.returncode == 1 and words in said and (not error or "gone" not in said), f"VERSION answered by {error}: {words}", said)
+                output = client.communicate(timeout=TIMEOUT_S)[1]
+            s.check(client.returncode == 1 and words in output and (not error or "is lost" not in output), f"VERSION answered by {error}: {words}", output)
 
 
 def test_without_proc(s):
-    """An embedded device in a root without /proc: nothing is said of itself."""
+    """An embedded device works without /proc, and prints no warning."""
     name = "a root without /proc"
     bare = ["unshare", "-m", "sh", "-c", 'mount --make-rprivate / && mount -t tmpfs none /proc && exec "$@"', "sh"]
     if s.done(*bare, "true").returncode:
@@ -310,12 +311,12 @@ def rows_of(s, *args, **env):
 def test_open_loop(s):
     done, rows = rows_of(s, *s.brief, "-s", "64", "--rate", "2000,50%")
     s.check([(r["load_percent"], r["offered_per_s"] > 0) for r in rows] == [(0, False), (0, True), (50, True)] and rows[1]["offered_per_s"] == 2000,
-            "--rate: the rate without a schedule, a number, a percentage", done)
-    # A copy takes a millisecond at least, and two are due in that time: the k-th one waits for k times half a millisecond.
-    late = [w.replace("0.02", "0.2") for w in s.brief]
-    done, rows = rows_of(s, *late, "--rate", "2000", "-s", "64", "-d", "1", USDMA_DEVICES="sim:mem=64M:latency=1000")
+            "--rate: a row without a schedule, one for a number, one for a percentage", done)
+    # A copy takes at least 1 ms, and two are scheduled in that time: the k-th copy waits k times 0.5 ms.
+    longer = [w.replace("0.02", "0.2") for w in s.brief]
+    done, rows = rows_of(s, *longer, "--rate", "2000", "-s", "64", "-d", "1", USDMA_DEVICES="sim:mem=64M:latency=1000")
     s.check(len(rows) == 1 and rows[0]["latency_ns"]["max"] > 50e6 and rows[0]["latency_ns"]["p50"] > 20e6,
-            "--rate: the time for which copies wait for their turn is in their latency", done)
+            "--rate: the latency includes the wait after the scheduled time", done)
     for args in (("--rate", "0"), ("--rate", "5k"), ("--rate", "%"), ("--rate", "10", "--streams", "2"), ("--rate", "10", "--wait", "hybrid")):
         done = s.done(*s.brief, *args)
         s.check(done.returncode == 2 and "--rate" in done.stderr, f"{' '.join(args)} is refused", done)
@@ -324,21 +325,21 @@ def test_open_loop(s):
 def test_processes(s):
     measure = [*s.placed, "-s", "64"]
     done, rows = rows_of(s, *measure, "--processes", "1,2", "--verify")
-    s.check([(r["processes"], r["copies"] > 0, r["verified"]) for r in rows] == [(1, True, True), (2, True, True)], "--processes: a row each", done)
+    s.check([(r["processes"], r["copies"] > 0, r["verified"]) for r in rows] == [(1, True, True), (2, True, True)], "--processes: a row for each number", done)
     done = s.done(*measure, "--processes", "2", "--device", "foo")
     s.check(done.returncode == 1 and not done.stdout and "foo" in done.stderr, "--processes --device foo: no table", done)
     with served(s) as path:
         done = s.done(*measure, "--processes", "2", "--device", f"vfio-user:{path}")
-    s.check(done.returncode == 1 and "usdma-perf: device: " in done.stderr, "--processes on a device that has one user", done)
+    s.check(done.returncode == 1 and "usdma-perf: device: " in done.stderr, "--processes on a device that serves one client", done)
 
 
 def test_matrix(s):
     brief = [*s.matrix, "-s", "64K", "--verify"]
     done, rows = rows_of(s, *brief, USDMA_DEVICES="sim:mem=64M,sim:mem=64M")
     sets = {n: {(r["from"], r["to"]) for r in rows if r["set"] == n} for n in ("single", "bidirectional", "host-to-all", "all-to-host", "host-both")}
-    among = {("0", "1"), ("1", "0")}
+    between = {("0", "1"), ("1", "0")}
     into, back = {("host", "0"), ("host", "1")}, {("0", "host"), ("1", "host")}
-    s.check(sets == {"single": into | back | among | {("0", "0"), ("1", "1")}, "bidirectional": into | back | among, "host-to-all": into, "all-to-host": back,
+    s.check(sets == {"single": into | back | between | {("0", "0"), ("1", "1")}, "bidirectional": into | back | between, "host-to-all": into, "all-to-host": back,
                      "host-both": into | back} and all(r["gbps"] > 0 and r["verified"] for r in rows), "--matrix: all cells of two devices", done)
     done = s.done(*brief)
     lines = [line.split() for line in done.stdout.split("\n")]
@@ -360,23 +361,25 @@ def test_against(s):
     with open(other, "w", encoding="utf-8") as f:
         json.dump(doc, f)
     done = s.done(*s.matrix, "-s", "64K", "--against", other, "--json", "-")
-    said = json.loads(done.stdout)["against"]
-    s.check(sorted((f["then"]["median"] > 1, f["change_percent"] < 0, f["beyond_spread"]) for f in said["figures"]) ==
-            [(False, False, True)] * 3 + [(True, True, True)] * 2, "--against: what is worse and what is better", done)
+    result = json.loads(done.stdout)["against"]
+    s.check(sorted((f["then"]["median"] > 1, f["change_percent"] < 0, f["beyond_spread"]) for f in result["figures"]) ==
+            [(False, False, True)] * 3 + [(True, True, True)] * 2, "--against: worse and better figures", done)
     done = s.done(*s.matrix, "-s", "32K", "--against", saved)
-    s.check(done.returncode == 0 and "no row of this measurement is in that file" in done.stdout, "--against: other rows", done)
+    s.check(done.returncode == 0 and "no row of this measurement is in that file" in done.stdout, "--against: no common rows", done)
     for text in ("", "{}", '{"rows": []}', '{"rows": [1]}', '{"rows": [{"gbps": 1}]}'):
         with open(other, "w", encoding="utf-8") as f:
             f.write(text)
         done = s.done(*s.brief, "--against", other)
         s.check(done.returncode == 1 and not done.stdout and f"--against: {other} is no result" in done.stderr, f"--against a file of {text!r}", done)
     done = s.done(*s.brief, "--against", "/nonexistent")
-    s.check(done.returncode == 2 and "--against" in done.stderr and "/nonexistent" in done.stderr, "--against: no such file", done)
+    s.check(done.returncode == 2 and "--against" in done.stderr and "/nonexistent" in done.stderr, "--against: a file that does not exist", done)
     done = s.done(*s.brief, "--against", saved, "--curves")
     s.check(done.returncode == 2 and "--against excludes" in done.stderr, "--against --curves is refused", done)
 
 
-TESTS = [test_open_loop, test_file_workloads, test_processes, test_matrix, test_against, test_without_proc, test_turned_away, test_server_refuses, test_wrong_words, test_before_work, test_sizes, test_device_first, test_full, test_closed_pipe, test_interrupted_sweep, test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
+TESTS = [test_open_loop, test_file_workloads, test_processes, test_matrix, test_against, test_without_proc, test_client_rejected, test_server_refuses,
+         test_invalid_arguments, test_before_work, test_sizes, test_invalid_device, test_full, test_closed_pipe, test_interrupted_sweep,
+         test_interrupted_row, test_interrupted_modes, test_interrupted_tune]
 
 
 def main():

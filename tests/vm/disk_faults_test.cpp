@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In the virtual machine: files on a disk that fails, fills up or does not answer. The disk is the device mapper's, on
- * memory of the kernel (null_blk); the file system is ext4; the device is the one of USDMA_DEVICES.
+ * In the virtual machine: files on a disk that fails, fills up or does not answer. The disk is a device mapper
+ * target on null_blk; the file system is ext4; the device is that of USDMA_DEVICES.
  */
 #include "tests/integration/files.h"
 #include "tests/support/until.h"
@@ -16,7 +16,7 @@
 using namespace usdma::test;
 
 static constexpr size_t page = 4 * KiB, sector = 512, disk_size = 64 * MiB;
-static constexpr int soon_ms = 20; /* what is stopped does not end so soon, nor later */
+static constexpr int soon_ms = 20; /* a timeout for work that does not complete */
 static const char *const folder = "/mnt";
 static std::unique_ptr<mapped_disk> disk, raw;
 
@@ -25,13 +25,13 @@ static void mount_it()
 	assert_int_equal(mount(disk->path().c_str(), folder, "ext4", 0, nullptr), 0);
 }
 
-/* What has ended late closes its file then. */
+/* Waits until late work has closed its file. */
 static void unmount_it()
 {
 	until("unmounted", [] { return umount(folder) == 0; });
 }
 
-/* A file of these bytes, all of them on the disk only. */
+/* A file with these bytes, which are on the disk and not in the page cache. */
 class disk_file {
 public:
 	explicit disk_file(const bytes &data) : fd_(open((folder + name()).c_str(), O_CREAT | O_TRUNC | O_RDWR, 0600))
@@ -60,7 +60,7 @@ public:
 		assert_int_equal(pread(fd_, all.data(), size, 0), ssize_t(size));
 		return all;
 	}
-	/* Where the disk has the page. */
+	/* The disk's sector of page n. */
 	size_t sector_of(size_t n) const
 	{
 		alignas(fiemap) char buf[sizeof(fiemap) + sizeof(fiemap_extent)] = {};
@@ -74,7 +74,7 @@ public:
 		const fiemap_extent &e = map->fm_extents[0];
 		return (e.fe_physical + n * page - e.fe_logical) / sector;
 	}
-	/* Nothing of it is in the kernel's memory any more. */
+	/* Drops data and metadata of the file from the kernel's caches. */
 	void remount()
 	{
 		close(fd_);
@@ -89,7 +89,7 @@ private:
 	int fd_;
 };
 
-/* It has failed, and says where: behind what has moved. */
+/* The stream has failed; the error names the offset behind the bytes that have moved. */
 static void assert_failed(usdma_stream *s, int err, const char *verb, size_t offset, const size_t &moved)
 {
 	assert_int_equal(usdma_stream_sync(s, long_ms), err);
@@ -170,7 +170,7 @@ static bool is_one_of(const bytes &got, const bytes &old, const bytes &fresh, si
 	return true;
 }
 
-/* The write fails, or, through the page cache, the sync; then all but the bad block is there. */
+/* The write fails or, through the page cache, the sync, which writes all but the bad block. */
 static void write_bad(usdma_device *dev, const file &f, const disk_file &t, bytes old, size_t n, std::mt19937_64 &gen)
 {
 	stream s(dev);
@@ -223,7 +223,7 @@ static void each_block_of_a_write(void **)
 		}
 }
 
-/* The kernel wrote it before the sync, and reported the error to another descriptor. */
+/* A sync reports an error of an earlier write, also if another descriptor has reported it. */
 static void a_late_error(void **)
 {
 	auto gen = rng(3);
@@ -242,14 +242,14 @@ static void a_late_error(void **)
 	WORKS(usdma_file_sync(s, f));
 	assert_int_equal(usdma_stream_sync(s, long_ms), -EIO);
 	assert_non_null(strstr(usdma_error_text(), "syncing a file failed"));
-	/* Once. */
+	/* It is reported once. */
 	WORKS(usdma_file_sync(s, f));
 	WORKS(usdma_stream_sync(s, long_ms));
 	close(other);
 	close(apart);
 }
 
-/* A block device is a file, too. */
+/* Writes to a block device fail. */
 static void a_disk_is_read_only(void **)
 {
 	auto gen = rng(4);
@@ -295,8 +295,8 @@ struct stopped {
 		well.put(want);
 		wipe(dev, dst);
 	}
-	/* Another file does not wait. */
-	void assert_others_go_on()
+	/* Copies of another file complete. */
+	void assert_other_file_works()
 	{
 		const block mem(dev, kind::device, want.size());
 		size_t moved = 77;
@@ -323,7 +323,7 @@ static void a_disk_comes_back(void **)
 		WORKS(usdma_file_sync(w.s, f));
 		assert_int_equal(usdma_stream_sync(w.s, soon_ms), -ETIMEDOUT);
 		assert_int_equal(moved, 0);
-		w.assert_others_go_on();
+		w.assert_other_file_works();
 		disk->resume();
 		WORKS(usdma_stream_sync(w.s, long_ms));
 		assert_true(moved == w.want.size() && written == w.want.size());
@@ -348,14 +348,14 @@ static void a_disk_comes_back_too_late(void **)
 		assert_failed(w.s, -ETIMEDOUT, "reading", 7, moved);
 		assert_int_equal(moved, 0);
 		assert_int_equal(usdma_file_read_sync(w.dst.data(), f, 0, w.want.size(), &moved, soon_ms), -ETIMEDOUT);
-		w.assert_others_go_on();
+		w.assert_other_file_works();
 		disk->resume();
 		read_all(w.dev, f, w.want, 0, w.gen);
 		assert_prefix(get(w.dev, w.dst), w.want, 0, 0);
 	}
 }
 
-/* Where the file is on the disk is not in memory, either: the kernel reads that first. */
+/* The file's extents are not cached, either: the kernel has to read them first. */
 static void a_disk_stops_before_the_map_is_read(void **)
 {
 	stopped w(7);
@@ -371,13 +371,13 @@ static void a_disk_stops_before_the_map_is_read(void **)
 		disk->suspend();
 		WORKS(usdma_file_read(w.s, w.dst.data(), f, 0, w.want.size(), &moved));
 		assert_failed(w.s, -ETIMEDOUT, "reading", 0, moved);
-		w.assert_others_go_on();
+		w.assert_other_file_works();
 		disk->resume();
 		read_all(w.dev, f, w.t.get(w.want.size()), 0, w.gen);
 	}
 }
 
-/* No end of a sync by itself. */
+/* A read or a sync that waits for the disk can be aborted. */
 static void work_on_a_stopped_disk_is_aborted(void **)
 {
 	stopped w(8);
@@ -395,7 +395,7 @@ static void work_on_a_stopped_disk_is_aborted(void **)
 		assert_int_equal(usdma_stream_sync(s, soon_ms), -ETIMEDOUT);
 		WORKS(usdma_stream_abort(s));
 		assert_int_equal(usdma_stream_sync(s, long_ms), -ECANCELED);
-		w.assert_others_go_on();
+		w.assert_other_file_works();
 		disk->resume();
 	}
 	WORKS(usdma_file_sync(w.s, f));
@@ -427,7 +427,7 @@ static void a_file_system_is_full(void **)
 		assert_true(moved > 0 && moved < data.size());
 		const bytes got = t.get(5 + moved);
 		assert_memory_equal(got.data() + 5, data.data(), moved);
-		/* There is space again. */
+		/* After space was freed, the write succeeds. */
 		assert_int_equal(ftruncate(filler.fd(), 0), 0);
 		WORKS(usdma_file_write(s, f, 5, src.data(), src.size(), &moved));
 		WORKS(usdma_file_sync(s, f));
@@ -448,7 +448,7 @@ static int make_disks(void **)
 	return 0;
 }
 
-/* After a failure, too: what waits for the disk would not end. */
+/* Runs also after a failure: work would wait for the disk forever. */
 static int heal(void **)
 {
 	disk->good();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In the virtual machine: the edu engine on the kernel's VFIO, below streams.
- * USDMA_DEVICES names the device.  The check looks in the guest's log for what
- * the IOMMU says of the transfer to nowhere.
+ * USDMA_DEVICES names the device.  tests/vm/guests/asks.py then searches the
+ * guest's log for the IOMMU's fault at the unmapped address.
  */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
@@ -23,8 +23,8 @@ using dma::opcode;
 using dma::space;
 
 static constexpr u64 base = 0x100000000000, where = 0x2000000000, size = 64 * KiB;
-/* Mapped by nobody; the check looks for this page in the IOMMU's message. */
-static constexpr u64 nowhere = 0x666000000;
+/* Never mapped; the IOMMU's message contains this address. */
+static constexpr u64 unmapped = 0x666000000;
 
 static const char *device()
 {
@@ -89,7 +89,7 @@ static void test_round_trip(void **)
 	assert_int_equal(p[8192 + 3500], 0);
 }
 
-/* The kernel would hand out a second file of it. */
+/* A second open is refused, although the kernel would allow it. */
 static void test_opens_once(void **)
 {
 	std::unique_ptr<dma::engine> second;
@@ -139,17 +139,17 @@ static void test_unmapped_address_is_an_error(void **)
 	rig r;
 	dma::fault f;
 
-	assert_false(r.run({.op = opcode::copy, .spaces = out, .src = base, .dst = nowhere, .len = 64, .cookie = 5}));
+	assert_false(r.run({.op = opcode::copy, .spaces = out, .src = base, .dst = unmapped, .len = 64, .cookie = 5}));
 	assert_true(dma::read_fault(r.ch, &f));
 	assert_int_equal(f.reason, fault_reason::dst_unmapped);
-	assert_int_equal(f.address, nowhere);
+	assert_int_equal(f.address, unmapped);
 	assert_int_equal(f.cookie, 5);
 	assert_int_equal(r.ch->ops->resume(r.ch), 0);
 	assert_true(r.run({.op = opcode::nop}));
 }
 
-/* Past all checks: the device is told to write where nothing is mapped. The IOMMU stops it; nothing of ours changes. */
-static void test_iommu_stops_a_stray_transfer(void **)
+/* Below all checks: the device writes to an unmapped address. The IOMMU blocks it, and no memory changes. */
+static void test_iommu_blocks_unmapped_write(void **)
 {
 	rig r;
 	std::unique_ptr<vfio::device> dev;
@@ -157,7 +157,7 @@ static void test_iommu_stops_a_stray_transfer(void **)
 	edu::edu_dma raw(r.eng->transport());
 
 	assert_int_equal(raw.start(), 0);
-	assert_int_equal(raw.to_host(0, nowhere, 64), 0); /* edu has no way to say that it failed */
+	assert_int_equal(raw.to_host(0, unmapped, 64), 0); /* edu does not report the failure */
 	assert_memory_equal(before.data(), r.memory.data(), size);
 }
 
@@ -179,7 +179,7 @@ int main()
 		cmocka_unit_test(test_opens_once),
 		cmocka_unit_test(test_interrupts_are_counted),
 		cmocka_unit_test(test_unmapped_address_is_an_error),
-		cmocka_unit_test(test_iommu_stops_a_stray_transfer),
+		cmocka_unit_test(test_iommu_blocks_unmapped_write),
 		cmocka_unit_test(test_reset_between_transfers),
 	};
 

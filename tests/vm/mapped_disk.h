@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A disk of the kernel's device mapper on a part of another one: sectors of it fail, or it stops, on demand. Root's. */
+/* A device mapper disk on a part of another disk: its sectors fail, or it stops, on demand. Needs root. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -37,14 +37,14 @@ public:
 	{
 		set({target(0, at, "linear"), target(at, n, "error"), target(at + n, sectors_ - at - n, "linear")});
 	}
-	/* Of all sectors: reads are answered. */
+	/* All writes give EIO; reads succeed. */
 	void no_writes() { set({target(0, sectors_, "flakey", " 0 1 1 error_writes")}); }
 	/* Requests wait until resume(). */
 	void suspend() { control(DM_DEV_SUSPEND, DM_SUSPEND_FLAG | DM_SKIP_LOCKFS_FLAG | DM_NOFLUSH_FLAG); }
 	void resume() { control(DM_DEV_SUSPEND, 0); }
 
 private:
-	/* As it is passed to the kernel: empty for no sectors. */
+	/* A target in the kernel's format; empty for no sectors. */
 	std::string target(size_t at, size_t n, const char *type, const std::string &more = "") const
 	{
 		const std::string args = strcmp(type, "error") ? below_ + " " + std::to_string(first_ + at) + more : "";

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In the virtual machine: a copy that makes no progress on kernel VFIO.  Each of
- * edu's transfers takes 100 ms; USDMA_HANG_MS is less, so that the very first one
- * is taken for a hang, in mid-copy.  The library climbs its ladder: edu has no
- * channel reset and cannot go on after a reset of the device, so it is given up,
- * which resets it while the transfer runs, or takes the bus from it where VFIO
- * knows no reset.
- * Run as: vm-reset resets|stays (what VFIO can do with the device of USDMA_DEVICES).
+ * edu's transfers takes 100 ms; USDMA_HANG_MS is less, so that the first one is
+ * taken for a hang.  edu has no channel reset and cannot continue after a reset of
+ * the device, so the library gives it up: it resets the device during the
+ * transfer, or disables bus mastering if VFIO cannot reset it.
+ * Run as: vm-reset resets|stays (whether VFIO can reset the device of USDMA_DEVICES).
  */
 #include "lib/core/copy/copy.h"
 #include "tests/support/core.h"
@@ -24,9 +23,9 @@ using test::soon;
 static constexpr u64 size = 32 * KiB;
 static constexpr u8 mark = 0x77;
 
-static bool resets;
+static bool can_reset;
 
-static bool is_master(device *dev)
+static bool is_bus_master(device *dev)
 {
 	u16 command = 0;
 
@@ -34,14 +33,14 @@ static bool is_master(device *dev)
 	return command & 4;
 }
 
-struct things {
+struct fixture {
 	device *dev = nullptr;
 	stream *s = nullptr;
 	u8 *host = nullptr;
 	u64 mem = 0;
 };
 
-static void make(things *t)
+static void make(fixture *t)
 {
 	ok(device_get(0, &t->dev));
 	ok(stream_create(t->dev, {}, &t->s));
@@ -49,7 +48,7 @@ static void make(things *t)
 	ok(device_alloc(t->dev, size, page_policy::normal_only, &t->mem));
 }
 
-static void unmake(things *t)
+static void unmake(fixture *t)
 {
 	stream_destroy(t->s);
 	ok(host_free(t->host));
@@ -57,61 +56,61 @@ static void unmake(things *t)
 	device_put(t->dev);
 }
 
-/* So long that a device which still ran would have written. */
-static void some_transfers()
+/* Waits long enough for a device that still runs to write. */
+static void wait_for_transfers()
 {
 	poll(nullptr, 0, 500);
 }
 
-static void what_vfio_can(void **)
+static void vfio_reset_succeeds_or_is_refused(void **)
 {
-	things t;
+	fixture t;
 
 	make(&t);
 	const int err = t.dev->eng->transport().reset();
-	assert_int_equal(err, resets ? 0 : -EOPNOTSUPP);
-	assert_true(resets || strstr(error_text(), "cannot be reset by itself"));
+	assert_int_equal(err, can_reset ? 0 : -EOPNOTSUPP);
+	assert_true(can_reset || strstr(error_text(), "cannot be reset by itself"));
 	unmake(&t);
 }
 
-static void given_up_in_mid_copy(void **)
+static void lost_during_a_copy(void **)
 {
-	things t;
+	fixture t;
 
 	make(&t);
-	assert_true(is_master(t.dev));
+	assert_true(is_bus_master(t.dev));
 	ok(copy_async(t.s, t.host, ptr(t.mem), size));
 	assert_int_equal(stream_sync(t.s, soon()), -ENODEV);
 	assert_non_null(strstr(error_text(), "resets did not help"));
-	/* The memory is ours again. */
-	assert_false(is_master(t.dev));
+	/* The device does not write into the memory any more. */
+	assert_false(is_bus_master(t.dev));
 	memset(t.host, mark, size);
-	some_transfers();
+	wait_for_transfers();
 	for (u64 i = 0; i < size; i++)
 		assert_int_equal(t.host[i], mark);
 	assert_int_equal(copy_async(t.s, t.host, ptr(t.mem), 64) || stream_sync(t.s, soon()), true);
 	unmake(&t);
 }
 
-/* In the same process, and with nothing left of the first time. */
+/* The device opens again in the same process, without leaks of the first time. */
 static void opens_again(void **)
 {
 	const test::level before;
 
-	given_up_in_mid_copy(nullptr);
-	assert_string_equal(test::what_stays(before, test::level()), "");
+	lost_during_a_copy(nullptr);
+	assert_string_equal(test::leak_report(before, test::level()), "");
 }
 
 int main(int argc, char **argv)
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(what_vfio_can), cmocka_unit_test(given_up_in_mid_copy),
-				    cmocka_unit_test(opens_again)};
+	const CMUnitTest tests[] = {cmocka_unit_test(vfio_reset_succeeds_or_is_refused),
+				    cmocka_unit_test(lost_during_a_copy), cmocka_unit_test(opens_again)};
 
 	if (argc != 2)
 		return 2;
-	resets = !strcmp(argv[1], "resets");
+	can_reset = !strcmp(argv[1], "resets");
 	setenv("USDMA_HANG_MS", "30", 1);
-	setenv("USDMA_LEND_MEMORY", "1", 1); /* edu's own is smaller than a copy that takes several transfers */
+	setenv("USDMA_LEND_MEMORY", "1", 1); /* edu's own memory is too small for several transfers */
 	setenv("USDMA_POOL_SIZE", "8M", 1);
 	setenv("USDMA_HOST_ARENA", "1M", 1);
 	return cmocka_run_group_tests_name("vm-reset", tests, nullptr, nullptr);

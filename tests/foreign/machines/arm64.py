@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
 Machines of arm64: the emulator that belongs to the second root's QEMU, Debian's kernels, and our programs by the cross build.
-They are a part of the cache of their own: the second root stays as it is.
+They are a separate part of the cache: the second root is not changed.
 """
 
 import glob
@@ -26,9 +26,9 @@ TARGETS = (*TOOLS, *(f"tests/integration/integration-{name}" for name in SOME), 
 
 
 class Arm64:
-    """What a kernel of arm64 runs on, and how its programs are packed here."""
+    """QEMU's options for arm64, and the tools that pack its programs on this machine."""
 
-    # The first CPU with atomics in one instruction; that of "max" computes pointer authentication, which takes long.
+    # The oldest CPU with LSE atomics; the CPU "max" has pointer authentication, which is slow to emulate.
     machine, cpu, console, patience = "virt,gic-version=3", "neoverse-n1", "ttyAMA0", 4
 
     def __init__(self, folder, libraries):
@@ -51,7 +51,7 @@ def newest(root):
 
 
 def packages(root):
-    """Of the versions that the second root has."""
+    """The packages, of the same versions as those of the second root."""
     return [f"qemu-system-arm:amd64={root.versions['qemu-system-x86']}", "busybox-static", STABLE,
             *(f"linux-{part}-{newest(root)}" for part in ("base", "binary", "modules"))]
 
@@ -85,6 +85,6 @@ def get(root, say, at=cache.AT):
 
 
 def build(build_dir, say):
-    """Our programs."""
+    """Builds our programs for arm64."""
     say(f"arm64: cross build in {build_dir}")
     must(run([os.path.join(HERE, "../../arm64/run"), "--build-dir", build_dir, "--build-only", *TARGETS], 4 * 3600), "cross build for arm64")

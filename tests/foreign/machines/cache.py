@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-What is dear to make is kept in the user's cache: made beside its place, then renamed, by one maker at a time; and nothing
-is taken from under a run that uses it.
+A cache for folders that take long to make: each is made under a temporary name, then renamed, by one process at a time.
+A folder that a process uses is not deleted.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ import time
 
 AT = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "usdma-check", "foreign")
 MANIFEST = "manifest.json"
-_in_use = []  # open manifests, each with a shared lock, until the process ends
+_in_use = []  # open manifests, each with a shared lock, until the process exits
 
 
 class CacheError(Exception):
-    """It cannot be made; the text says why, and what helps."""
+    """A folder cannot be made; the text has the reason and a remedy."""
 
 
 def key(*parts):
-    """Names what is made from these texts."""
+    """A hash of the texts from which a folder is made: a part of its name."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def manifest(folder):
-    """What is known of something finished; None: it is not there."""
+    """The manifest of a complete folder; None: there is none."""
     try:
         with open(os.path.join(folder, MANIFEST), encoding="utf-8") as f:
             return json.load(f)
@@ -38,29 +38,29 @@ def manifest(folder):
 
 @contextlib.contextmanager
 def _locked(cache, kind):
-    """Makers of one kind come one after the other.  The kernel lets go of the lock of one that was killed."""
+    """Serializes the makers of one kind.  The kernel releases the lock of a process that was killed."""
     os.makedirs(cache, exist_ok=True)
     with open(os.path.join(cache, kind + ".lock"), "a", encoding="ascii") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
 
 
-def _use(place):
-    """What is known of it; it stays there as long as this process does.  None: it is not there."""
+def _use(folder):
+    """The manifest; the folder is not deleted before this process exits.  None: there is no such folder."""
     try:
-        f = open(os.path.join(place, MANIFEST), encoding="utf-8")  # pylint: disable=consider-using-with
+        f = open(os.path.join(folder, MANIFEST), encoding="utf-8")  # pylint: disable=consider-using-with
     except OSError:
         return None
     fcntl.flock(f, fcntl.LOCK_SH)
-    if manifest(place) is None or os.fstat(f.fileno()).st_nlink == 0:  # it went before the lock came
+    if manifest(folder) is None or os.fstat(f.fileno()).st_nlink == 0:  # deleted before it was locked
         f.close()
         return None
     _in_use.append(f)
-    return manifest(place)
+    return manifest(folder)
 
 
-def _forget(folder, wait):
-    """Deletes it unless a run uses it (wait: once no run does); what is half deleted has no manifest."""
+def _delete(folder, wait):
+    """Deletes a folder unless a process uses it (wait: after the last one).  The manifest is deleted first."""
     try:
         with open(os.path.join(folder, MANIFEST), encoding="utf-8") as f:
             fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -72,45 +72,45 @@ def _forget(folder, wait):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _others(cache, kind, place):
-    """Older ones, and what makers that were interrupted left."""
+def _others(cache, kind, folder):
+    """Folders of this kind that are older, or incomplete as their maker was interrupted."""
     return [os.path.join(cache, n) for n in os.listdir(cache)
-            if n.startswith(kind + "-") and os.path.join(cache, n) != place]
+            if n.startswith(kind + "-") and os.path.join(cache, n) != folder]
 
 
 def made(cache, kind, name, make, say, fresh=False):
     """
-    The folder KIND-NAME, made by make(folder) -> what is known of it, unless it is there.  fresh: made anew all the same.
-    Folders of the kind by other names are older: they go once this one stands.
+    The folder KIND-NAME; if there is none, make(folder) fills it and returns its manifest.  fresh: made in any case.
+    Folders of the kind with other names are older: they are deleted when this one is complete.
     """
-    place = os.path.join(cache, f"{kind}-{name}")
-    if not fresh and _use(place):
-        return place
+    folder = os.path.join(cache, f"{kind}-{name}")
+    if not fresh and _use(folder):
+        return folder
     with _locked(cache, kind):
-        if not fresh and _use(place):  # another made it while this one waited
-            return place
-        for old in _others(cache, kind, place):
+        if not fresh and _use(folder):  # another process made it while this one waited
+            return folder
+        for old in _others(cache, kind, folder):
             if manifest(old) is None:
                 shutil.rmtree(old, ignore_errors=True)
-        folder = tempfile.mkdtemp(prefix=f"{kind}-{name}.part-", dir=cache)
+        partial = tempfile.mkdtemp(prefix=f"{kind}-{name}.part-", dir=cache)
         try:
-            _fill(folder, make, kind, say)
-            _forget(place, True)
-            os.rename(folder, place)
+            _fill(partial, make, kind, say)
+            _delete(folder, True)
+            os.rename(partial, folder)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
             raise
-        for old in _others(cache, kind, place):
-            _forget(old, False)
-        _use(place)
-    return place
+        for old in _others(cache, kind, folder):
+            _delete(old, False)
+        _use(folder)
+    return folder
 
 
 def _fill(folder, make, kind, say):
     start = time.monotonic()
     os.chmod(folder, 0o755)
-    known = make(folder)
-    known["seconds"] = round(time.monotonic() - start)
+    facts = make(folder)
+    facts["seconds"] = round(time.monotonic() - start)
     with open(os.path.join(folder, MANIFEST), "w", encoding="utf-8") as f:
-        json.dump(known, f, indent=1)
-    say(f"{kind}: made in {known['seconds']} s")
+        json.dump(facts, f, indent=1)
+    say(f"{kind}: made in {facts['seconds']} s")

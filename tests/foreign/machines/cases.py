@@ -13,16 +13,16 @@ from guests.guest import GuestError  # noqa: E402
 from machines.machine import QEMU_ABORTS  # noqa: E402
 from machines.suites import SOME  # noqa: E402
 
-OURS = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*|0x0880*) basename $d;; esac; done"
+FIND_DEVICES = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*|0x0880*) basename $d;; esac; done"
 SECONDS = 400
 
 
 def addresses(guest):
-    return guest.run(OURS).out.split()
+    return guest.run(FIND_DEVICES).out.split()
 
 
 def query_json(guest, arguments, prefix=""):
-    """(status, what a command of usdmactl says)."""
+    """(status, the parsed output of a command of usdmactl)."""
     result = guest.run(f"{prefix} usdmactl --json {arguments}", SECONDS)
     try:
         return result.status, json.loads(result.out)
@@ -32,26 +32,26 @@ def query_json(guest, arguments, prefix=""):
 
 # ---- transports -------------------------------------------------------------------------------------------
 
-ALL_BACK = ("[ -e /dev/.iommu ] && mv /dev/.iommu /dev/iommu; [ -e /dev/vfio/.devices ] && mv /dev/vfio/.devices /dev/vfio/devices; "
-            "[ -e /dev/vfio/.vfio ] && mv -f /dev/vfio/.vfio /dev/vfio/vfio; true")
+RESTORE_FILES = ("[ -e /dev/.iommu ] && mv /dev/.iommu /dev/iommu; [ -e /dev/vfio/.devices ] && mv /dev/vfio/.devices /dev/vfio/devices; "
+                 "[ -e /dev/vfio/.vfio ] && mv -f /dev/vfio/.vfio /dev/vfio/vfio; true")
 TRANSPORTS = {
     "iommufd": "true",
     "type1": "mv /dev/iommu /dev/.iommu",
-    # As Documentation/userspace-api/iommufd.rst says: its file in the place of VFIO's container.
+    # As described in Documentation/userspace-api/iommufd.rst: iommufd's file replaces that of VFIO's container.
     "iommufd-compat": "mv /dev/vfio/devices /dev/vfio/.devices; mv /dev/vfio/vfio /dev/vfio/.vfio; ln -s /dev/iommu /dev/vfio/vfio",
 }
-# What usdmactl info calls them.
+# The names that usdmactl info prints.
 BACKENDS = {"iommufd": "iommufd", "type1": "type1", "iommufd-compat": "type1"}
 
 
 def transport(guest, to, name, first):
-    """The files of the one transport are there, the others' are not; and the library uses it."""
-    guest.run(ALL_BACK)
+    """Leaves only the device files of this transport, and checks that the library uses it."""
+    guest.run(RESTORE_FILES)
     changed = guest.run(TRANSPORTS[name])
     to.transport = name
     to.suite("tools")
     status, said = query_json(guest, f"info {first}")
-    return to.check(status == 0 and said.get("transport") == BACKENDS[name], "info: this transport is the one that is used",
+    return to.check(status == 0 and said.get("transport") == BACKENDS[name], "info: the library uses this transport",
                     (changed.err, said))
 
 
@@ -74,7 +74,7 @@ def tools(guest, to, devices, driver="sdma"):
     status, said = query_json(guest, "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(status == 0 and checks.get("devices", {}).get("state") == "ok" and checks.get("permissions", {}).get("state") == "ok",
-             "doctor: nothing stands in the way", said)
+             "doctor: reports no problem", said)
     for d in devices:
         status, said = query_json(guest, f"info {d}")
         engine, regions = said.get("engine") or {}, {r["name"]: r for r in said.get("regions", [])}
@@ -82,7 +82,7 @@ def tools(guest, to, devices, driver="sdma"):
                  (driver != "sdma" or regions.get("BAR2", {}).get("mappable")),
                  f"info {d}: regions and the engine's limits", said)
         done = guest.run(f"usdmactl selftest {d}", SECONDS)
-        to.check(done.status == 0, f"selftest {d}: every way of copying", done.out + done.err)
+        to.check(done.status == 0, f"selftest {d}: every kind of copy", done.out + done.err)
         status, said = query_json(guest, f"reset {d}")
         to.check(status == 0 and said.get("reset"), f"reset {d}", said)
         done = guest.run(f"usdmactl selftest {d} --size 64K", SECONDS)
@@ -112,14 +112,14 @@ def run_suites(guest, to, programs, devices, names=None, without=(), engine="sdm
 
 
 def as_user(command, memlock_kib="unlimited"):
-    """As a member of the group usdma who is not root, with this limit on locked memory."""
+    """The command as a user in the group usdma, with this limit on locked memory."""
     quoted = command.replace("'", "'\\''")
     return (f"ulimit -l {memlock_kib}; su -s /bin/sh member -c "
             f"'export PATH=/bin:/usr/bin LD_LIBRARY_PATH=/usr/lib/usdma-test; {quoted}'")
 
 
-def give(guest, *paths):
-    """As the udev rule does."""
+def grant(guest, *paths):
+    """Sets the permissions that the udev rule sets."""
     return guest.run(f"chgrp usdma {' '.join(paths)} && chmod 660 {' '.join(paths)}")
 
 
@@ -131,8 +131,8 @@ def cdev_of(guest, device):
     return guest.run(f"ls /sys/bus/pci/devices/{device}/vfio-dev").out.strip()
 
 
-def names_the_file(guest, to, device, path, name):
-    """Doctor and open say the same file."""
+def file_is_reported(guest, to, device, path, name):
+    """Doctor and open report this file."""
     _, said = query_json(guest_as(guest), "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(path in (checks.get("permissions", {}).get("fix") or ""), f"doctor: {name}", checks.get("permissions"))
@@ -163,19 +163,19 @@ def member_of_the_group(guest, to, programs, devices):
     cdevs = [f"/dev/vfio/devices/{cdev_of(guest, d)}" for d in devices]
     to.transport = "iommufd"
     to.suite("without root")
-    names_the_file(guest, to, first, groups[0], "no permission at all: the group's file")
-    give(guest, "/dev/iommu")
-    names_the_file(guest, to, first, cdevs[0], "one of iommufd's two files: the other is named")
-    give(guest, *cdevs)
+    file_is_reported(guest, to, first, groups[0], "no permission at all: the IOMMU group's file is reported")
+    grant(guest, "/dev/iommu")
+    file_is_reported(guest, to, first, cdevs[0], "permission for one of iommufd's two files: the other is reported")
+    grant(guest, *cdevs)
     works_for_user(guest, to, first, "a user of the group, with the device's own file")
     short = guest.run(as_user(f"usdmactl selftest {first}", 64))
-    to.check(short.status == 1 and "memlock" in short.err.lower(), "64 KiB of locked memory: said so", short.out + short.err)
+    to.check(short.status == 1 and "memlock" in short.err.lower(), "64 KiB of locked memory: reported as the cause", short.out + short.err)
     guest.run(f"mv /dev/vfio/vfio /dev/vfio/.vfio; mv {groups[0]} /dev/.group")
     works_for_user(guest, to, first, "a kernel without groups")
     guest.run(f"mv /dev/vfio/.vfio /dev/vfio/vfio; mv /dev/.group {groups[0]}; mv /dev/iommu /dev/.iommu")
     to.transport = "type1"
     to.suite("without root")
-    give(guest, *groups)
+    grant(guest, *groups)
     guest.run("chmod 666 /dev/vfio/vfio")
     works_for_user(guest, to, first, "a user of the group, with the IOMMU group's file")
     copies = next(s for s in programs.suites if s.name == "async")
@@ -183,23 +183,23 @@ def member_of_the_group(guest, to, programs, devices):
     guest.run("mv /dev/.iommu /dev/iommu")
 
 
-# ---- work under way ---------------------------------------------------------------------------------------
+# ---- copies in the background -----------------------------------------------------------------------------
 
 
 def start(guest, name, command):
-    """In the background; what it says goes to /tmp/NAME."""
+    """Starts a command in the background; its output goes to /tmp/NAME."""
     guest.run(f"rm -f /tmp/{name} /tmp/{name}.status; (sh -c '{command}; echo $? >/tmp/{name}.status' >/tmp/{name} 2>&1 </dev/null &)")
 
 
 def load(guest, to, device, name="load"):
-    """Copies on the device, under way when this returns."""
+    """Starts copies on the device, and waits until they run."""
     start(guest, name, f"env USDMA_DEVICES={device} foreign-load")
     seen = guest.run(f"n=0; until grep -q 'round 3' /tmp/{name} || [ $n = 600 ]; do n=$((n+1)); sleep 0.1; done; cat /tmp/{name}")
-    return to.check("round 3" in seen.out, f"copies are under way on {device}", seen.out + seen.err)
+    return to.check("round 3" in seen.out, f"copies run on {device}", seen.out + seen.err)
 
 
 def ended(guest, name="load", seconds=120):
-    """(its status, or None where it goes on; what it said)."""
+    """(status, or None if it still runs; the end of its output)."""
     guest.run(f"n=0; until [ -e /tmp/{name}.status ] || [ $n = {seconds * 10} ]; do n=$((n+1)); sleep 0.1; done", seconds + 60)
     status = guest.run(f"cat /tmp/{name}.status").out.strip()
     return (int(status) if status else None), guest.run(f"tail -n 5 /tmp/{name}").out
@@ -210,13 +210,13 @@ def kill_load(guest):
 
 
 def owners(guest, to, device, transport_name):
-    """Who comes second hears that the device is in use, and by whom."""
+    """A second program gets an error that names the process that uses the device."""
     to.suite("in use")
     if not load(guest, to, device):
         return
     for command in ("selftest", "reset", "info"):
         done = guest.run(f"usdmactl {command} {device}")
-        to.check(done.status == 1 and "in use by another process" in done.err, f"{transport_name}: {command} is told that it is in use",
+        to.check(done.status == 1 and "in use by another process" in done.err, f"{transport_name}: {command} reports that the device is in use",
                  done.out + done.err)
     done = guest.run(f"usdmactl unbind {device}")
     to.check(done.status == 1 and "foreign-load)" in done.err, "unbind: refused, naming the process", done.out + done.err)
@@ -229,11 +229,11 @@ def killed_programs(guest, to, device):
         load(guest, to, device)
         kill_load(guest)
         done = guest.run(f"usdmactl selftest {device}", SECONDS)
-        to.check(done.status == 0, f"killed in mid-copy ({n} time): the next program copies", done.out + done.err)
+        to.check(done.status == 0, f"killed during a copy ({n} time): the next program copies", done.out + done.err)
 
 
 def server_killed(visit, device, server):
-    """The device is gone from one moment to the next."""
+    """usdma-sim is killed during a copy."""
     guest, to = visit.machine, visit.to
     to.suite("killed")
     load(guest, to, device)
@@ -241,66 +241,66 @@ def server_killed(visit, device, server):
     server.kill()
     begun = time.monotonic()
     status, said = ended(guest)
-    to.check(status == 1 and "failed: copying" in said, "usdma-sim killed in mid-copy: the program ends, and says why", (status, said))
-    to.note(f"it ended {time.monotonic() - begun:.1f} s after its device")
+    to.check(status == 1 and "failed: copying" in said, "usdma-sim killed during a copy: the program exits with the reason", (status, said))
+    to.note(f"it exited {time.monotonic() - begun:.1f} s after its device")
     done = guest.run(f"usdmactl info {device}")
     to.check(done.status == 1 and "does not answer" in done.err, "info: the device does not answer", done.out + done.err)
     status, said = query_json(guest, "doctor")
     text = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
-    to.check(status == 1 and text.get("state") == "failed" and "does not answer" in text.get("text", ""), "doctor: the same", text)
+    to.check(status == 1 and text.get("state") == "failed" and "does not answer" in text.get("text", ""), "doctor: the device does not answer", text)
 
 
 def emulator_killed(visit, device, server):
-    """QEMU dies in mid-copy; its device serves the next client."""
+    """QEMU is killed during a copy; usdma-sim serves the next client."""
     load(visit.machine, visit.to, device)
     visit.machine.kill()
-    visit.gone = True
+    visit.machine_dead = True
     ctl = os.path.join(server.build_dir, "tools/usdmactl/usdmactl")
     p = subprocess.run([ctl, "selftest", f"vfio-user:{server.socket}"], capture_output=True, text=True, check=False, timeout=120)
-    visit.to.check(p.returncode == 0 and server.alive(), "QEMU killed in mid-copy: the device serves the next client", p.stdout + p.stderr)
+    visit.to.check(p.returncode == 0 and server.alive(), "QEMU killed during a copy: the device serves the next client", p.stdout + p.stderr)
 
 
-def taken_away(guest, to, device):
-    """The kernel removes the function under the program, and finds it again."""
+def removed_by_kernel(guest, to, device):
+    """The kernel removes the PCI function during a copy; a rescan finds it again."""
     to.suite("unplugged")
     load(guest, to, device)
     guest.run(f"echo 1 > /sys/bus/pci/devices/{device}/remove", SECONDS)
     status, said = ended(guest)
     whole = guest.run("cat /tmp/load").out
-    to.check(status == 1 and "failed: copying" in said and "requests it back" in whole, "the program ends, and says why", (status, whole[-800:]))
-    to.check(device not in addresses(guest), "the device is gone from the guest", addresses(guest))
+    to.check(status == 1 and "failed: copying" in said and "requests it back" in whole, "the program exits with the reason", (status, whole[-800:]))
+    to.check(device not in addresses(guest), "the device is removed from the guest", addresses(guest))
     guest.run("echo 1 > /sys/bus/pci/rescan")
     done = guest.run(f"usdmactl bind {device} && usdmactl selftest {device}", SECONDS)
     to.check(done.status == 0, "it is found again, bound, and copies", done.out + done.err)
 
 
-def unplugged(visit, device, number):
-    """QEMU takes it.  The last of a machine: QEMU up to 11.1.3 aborts then."""
+def removed_by_qemu(visit, device, number):
+    """QEMU unplugs the device.  The last step of a machine: QEMU up to 11.1.3 aborts then."""
     guest, to = visit.machine, visit.to
     to.suite("unplugged")
     guest.run(f"env USDMA_DEVICES={device} foreign-load >/dev/ttyS0 2>&1 </dev/null &")
-    guest.said("round 3", 60)
+    guest.wait_for_console("round 3", 60)
     monitor = guest.monitor()
     done = monitor.command("device_del", id=f"dev{number}")
-    to.check(done[0], "QEMU is asked to unplug the device", done)
-    lines = guest.said("failed: copying", 60)
-    to.check("requests it back" in lines and "failed: copying" in lines, "device_del: the program ends, and says why", lines[-2000:])
-    lives = "no answer"
+    to.check(done[0], "QEMU accepts device_del", done)
+    lines = guest.wait_for_console("failed: copying", 60)
+    to.check("requests it back" in lines and "failed: copying" in lines, "device_del: the program exits with the reason", lines[-2000:])
+    state = "no answer"
     try:
         guest.run(f"n=0; while [ -e /sys/bus/pci/devices/{device} ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done", 60)
-        lives = "gone" if device not in addresses(guest) else "still there"
+        state = "removed" if device not in addresses(guest) else "not removed"
         monitor.close()
     except GuestError:
-        visit.gone = True
-    if visit.gone and QEMU_ABORTS in guest.logs():
-        to.skip("device_del: QEMU goes on", "QEMU's own fault, not of 11.1.3 only: it aborts when it deletes such a device (docs/devices.md)")
+        visit.machine_dead = True
+    if visit.machine_dead and QEMU_ABORTS in guest.logs():
+        to.skip("device_del: QEMU continues", "a bug of QEMU, not of 11.1.3 only: it aborts when it deletes such a device (docs/devices.md)")
     else:
-        to.check(lives == "gone", "device_del: QEMU goes on, and the device is gone from the guest", lives)
+        to.check(state == "removed", "device_del: QEMU continues, and the device is removed from the guest", state)
 
 
 # ---- faults -----------------------------------------------------------------------------------------------
 
-# Rules, and whether somebody must hear of them: (rule, True: an error; False: nothing; None: either).
+# (rule, True: some paths must fail; False: none; None: either).
 RULES = (("fail%7", True), ("fail%5/transfer", True), ("hang@3", True), ("hang@3/device", True), ("drop-irq%2", None),
          ("drop-record%3", None), ("slow%9/20000", False))
 
@@ -308,16 +308,17 @@ RULES = (("fail%7", True), ("fail%5/transfer", True), ("hang@3", True), ("hang@3
 def faults(visit, devices):
     guest, to = visit.machine, visit.to
     to.suite("faults")
-    for rule, heard in RULES:
-        told, said = visit.servers[0].tell("faults", rule)
-        to.check(told, f"{rule}: set", said)
+    for rule, must_fail in RULES:
+        accepted, output = visit.servers[0].send_command("faults", rule)
+        to.check(accepted, f"{rule}: set", output)
         result = guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={','.join(devices)} foreign-faults struck", SECONDS)
         to.tap(rule, result)
-        count = re.search(r"# told (\d+), carried (\d+)", result.out)
+        count = re.search(r"# reported (\d+), carried (\d+)", result.out)
         errors = int(count.group(1)) if count else -1
-        to.check(errors >= 0 and (heard is None or (errors > 0) == heard), f"{rule}: {'is' if heard else 'may be'} heard of", result.out)
-        visit.servers[0].tell("clear")
-        to.tap(f"{rule} is over", guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={','.join(devices)} foreign-faults clean", SECONDS))
+        to.check(errors >= 0 and (must_fail is None or (errors > 0) == must_fail),
+                 f"{rule}: {'errors' if must_fail else 'no errors' if must_fail is False else 'any number of errors'}", result.out)
+        visit.servers[0].send_command("clear")
+        to.tap(f"after {rule}", guest.run(f"CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES={','.join(devices)} foreign-faults clean", SECONDS))
 
 
 # ---- memory -----------------------------------------------------------------------------------------------
@@ -333,11 +334,11 @@ def huge_pages(guest, to, programs, devices):
     guest.run("echo 400 > /proc/sys/vm/nr_hugepages")
     free = "sed -n 's/HugePages_Free: *//p' /proc/meminfo"
     before = int(guest.run(free).out)
-    to.check(before >= 300, "huge pages are set aside", before)
+    to.check(before >= 300, "huge pages are reserved", before)
     start(guest, "load", f"env USDMA_HUGE_PAGES=require USDMA_DEVICES={devices[0]} foreign-load")
     guest.run("n=0; until grep -q 'round 3' /tmp/load || [ $n = 600 ]; do n=$((n+1)); sleep 0.1; done")
     used = before - int(guest.run(free).out)
-    to.check(used > 0, "pinned memory is in them", (used, guest.run("cat /tmp/load").out))
+    to.check(used > 0, "pinned memory is in huge pages", (used, guest.run("cat /tmp/load").out))
     kill_load(guest)
     for s in programs.suites:
         if s.name in ("async", "copies", "core-streams", "acl-ops"):
@@ -348,39 +349,39 @@ def huge_pages(guest, to, programs, devices):
 # ---- the situations ---------------------------------------------------------------------------------------
 
 
-# Errors by their level only: RAS; ioatdma when it releases a function (drivers/dma/ioat/init.c); md of disks that
-# the test makes fail (drivers/md/raid5.c).
+# Messages of level error that are none: RAS; ioatdma when it releases a function (drivers/dma/ioat/init.c); md about
+# disks that the test makes fail (drivers/md/raid5.c).
 NO_COMPLAINT = "RAS:|ioatdma .*: Removing dma and dca services$|md/raid:md0: (Disk failure on|Operation continuing on)"
 
 
 class Visit:
-    """A machine, what is asked of it, and where it is written down."""
+    """A machine, its situation, and the scope that gets its points."""
 
     def __init__(self, machine, to, shop, kernel, situation):
         self.machine, self.to, self.shop, self.kernel, self.situation = machine, to, shop, kernel, situation
         self.programs = shop.programs(situation)
         self.servers = machine.servers
-        self.dead = []  # servers that were killed on purpose
-        self.gone = False  # so was the machine
+        self.dead = []  # servers that a case killed
+        self.machine_dead = False  # a case killed the machine, or it aborted
 
-    def lived(self):
-        """Whatever was not killed on purpose."""
+    def check_alive(self):
+        """Checks the servers, QEMU's log and the guest's, but for what a case killed."""
         self.to.transport = "none"
         self.to.suite("machine")
         alive = [s.alive() for s in self.servers if s not in self.dead]
-        self.to.check(all(alive), "usdma-sim lived to the end", "\n".join(s.said()[-3000:] for s in self.servers))
+        self.to.check(all(alive), "usdma-sim runs until the end", "\n".join(s.read_log()[-3000:] for s in self.servers))
         if not self.dead:
             said = self.machine.complaints()
-            self.to.check(not said, "QEMU complains of nothing but what docs/devices.md names", "\n".join(said[:20]))
-        if not self.gone:
+            self.to.check(not said, "QEMU prints only the messages that docs/devices.md names", "\n".join(said[:20]))
+        if not self.machine_dead:
             done = self.machine.run(f"dmesg -r | grep '^<[0-3]>' | grep -v -E '{NO_COMPLAINT}' | tail -n 20")
-            self.to.check(done.status == 0 and not done.out, "the guest's kernel complains of nothing", done.out)
+            self.to.check(done.status == 0 and not done.out, "the guest's kernel logs no error", done.out)
 
 
 def found(visit):
-    """The devices' addresses: as many as there are servers."""
+    """The devices' PCI addresses; there is one for each server."""
     devices = addresses(visit.machine)
-    visit.to.check(len(devices) == len(visit.servers), "the devices are there", devices)
+    visit.to.check(len(devices) == len(visit.servers), "the guest has all devices", devices)
     return devices
 
 
@@ -398,19 +399,19 @@ def everything(visit):
 
 
 def unsafe_interrupts(visit):
-    """An IOMMU that does not remap interrupts: refused until somebody accepts that, by what the refusal says."""
+    """An IOMMU that does not remap interrupts: refused until the setting that the error names accepts it."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     for name in visit.kernel.transports:
-        guest.run(ALL_BACK)
+        guest.run(RESTORE_FILES)
         guest.run(TRANSPORTS[name])
         to.transport = name
         to.suite("tools")
         refused = guest.run(f"usdmactl selftest {devices[0]}")
-        cure = re.search(r"echo 1 > (\S+)", refused.err)
-        to.check(refused.status == 1 and "remap interrupts" in refused.err and cure, "refused, with what accepts it", refused.err)
-        if cure:
-            guest.run(f"echo 1 > {cure.group(1)}")
+        setting = re.search(r"echo 1 > (\S+)", refused.err)
+        to.check(refused.status == 1 and "remap interrupts" in refused.err and setting, "refused; the error names the setting that accepts it", refused.err)
+        if setting:
+            guest.run(f"echo 1 > {setting.group(1)}")
         if transport(guest, to, name, devices[0]):
             tools(guest, to, devices)
             all_of_them = visit.situation.all_suites and name == visit.kernel.transports[0]
@@ -418,12 +419,12 @@ def unsafe_interrupts(visit):
         guest.run("echo 0 > /sys/module/iommufd/parameters/allow_unsafe_interrupts")
 
 
-# One process at a time has a device of the kernel's.
+# On kernel VFIO only one process at a time can open a device.
 NOT_HERE = ("acl-ipc",)
 
 
 def use_and_abuse(visit):
-    """Users, owners, killed programs, faults, pages given to others."""
+    """A device in use, killed programs, faults, huge pages, users without root."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     for name in ("iommufd", "type1"):
@@ -431,22 +432,22 @@ def use_and_abuse(visit):
             owners(guest, to, devices[0], name)
             killed_programs(guest, to, devices[0])
             faults(visit, devices)
-    guest.run(ALL_BACK)
+    guest.run(RESTORE_FILES)
     to.transport = "iommufd"
     huge_pages(guest, to, visit.programs, devices)
     member_of_the_group(guest, to, visit.programs, devices)
 
 
-def ends(visit):
-    """A device's server dies."""
+def server_dies(visit):
+    """A device's server is killed."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     if transport(guest, to, "iommufd", devices[0]):
         server_killed(visit, devices[0], visit.servers[0])
 
 
-def machine_ends(visit):
-    """The machine dies."""
+def machine_dies(visit):
+    """The machine is killed."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     if transport(guest, to, "iommufd", devices[0]):
@@ -459,11 +460,11 @@ def unplug(visit):
     bind_all(guest, to, devices)
     for name in ("type1", "iommufd"):
         if transport(guest, to, name, devices[0]):
-            taken_away(guest, to, devices[0])
-    unplugged(visit, devices[0], 1)
+            removed_by_kernel(guest, to, devices[0])
+    removed_by_qemu(visit, devices[0], 1)
 
 
-def others_get_the_pages(visit):
+def released_pages(visit):
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     if transport(guest, to, visit.kernel.transports[0], devices[0]):
@@ -471,7 +472,7 @@ def others_get_the_pages(visit):
 
 
 def in_short(visit):
-    """What has broken before, in a minute: for checks that have no time for more."""
+    """A minute of tests that failed before: for jobs without time for more."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     if transport(guest, to, "iommufd", devices[0]):
@@ -506,29 +507,29 @@ def eight_devices(visit):
 
 
 def without_iommu(visit):
-    """Nothing translates: nothing is used, whatever somebody does to it by hand."""
+    """Without an IOMMU the device is refused, also when it was bound by hand."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     first = devices[0]
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
     _, said = query_json(guest, "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
-    to.check(checks["iommu"]["state"] == "failed" and checks["iommu"]["fix"], "doctor: no IOMMU, and what to do", checks)
+    to.check(checks["iommu"]["state"] == "failed" and checks["iommu"]["fix"], "doctor: no IOMMU, with a remedy", checks)
     done = guest.run(f"usdmactl bind {first}")
-    to.check(done.status == 1 and "IOMMU" in done.err, "bind: refused for want of an IOMMU", done.err)
+    to.check(done.status == 1 and "IOMMU" in done.err, "bind: refused for lack of an IOMMU", done.err)
     if visit.kernel.noiommu:
         bound_without_iommu(guest, to, first)
 
 
 def private_memory(visit):
-    """QEMU's memory as it is by default, without a file: the device reaches all of it by messages, rings too."""
+    """QEMU's default memory, which is not shared: the device reaches all of it, also the rings, by messages."""
     guest, to, devices = visit.machine, visit.to, found(visit)
     bind_all(guest, to, devices)
     to.transport = "iommufd"
     to.suite("memory that is not shared")
     for n in range(3):
         done = guest.run(f"usdmactl selftest {devices[0]}", SECONDS)
-        to.check(done.status == 0, f"selftest, round {n + 1}: every way of copying, by messages", done.out + done.err)
+        to.check(done.status == 0, f"selftest, round {n + 1}: every kind of copy, by messages", done.out + done.err)
         done = guest.run(f"usdmactl reset {devices[0]}")
         to.check(done.status == 0, f"reset, round {n + 1}", done.out + done.err)
 
@@ -542,10 +543,10 @@ def bound_without_iommu(guest, to, first):
     _, said = query_json(guest, "doctor")
     checks = {c["id"]: c for c in said.get("checks", [])}
     to.check(checks["iommu"]["state"] == "failed" and checks["devices"]["state"] == "failed" and "noiommu" in checks["devices"]["text"],
-             "doctor: that is no IOMMU", checks)
+             "doctor: noiommu mode is no IOMMU", checks)
     for command in ("selftest", "info", "reset"):
         done = guest.run(f"usdmactl {command} {first}")
-        to.check(done.status == 1 and "noiommu mode" in done.err, f"{command}: refused, and why", done.out + done.err)
+        to.check(done.status == 1 and "noiommu mode" in done.err, f"{command}: refused with the reason", done.out + done.err)
 
 
 # ---- the kernel's own tests -------------------------------------------------------------------------------
@@ -563,11 +564,11 @@ def kernels_tests(visit):
         result = guest.run(f"/selftests/{name} {devices[0]}", SECONDS)
         kernels_points(to, name, result)
     done = guest.run(f"usdmactl selftest {devices[0]}", SECONDS)
-    to.check(done.status == 0, "after all of them the device copies", done.out + done.err)
+    to.check(done.status == 0, "after all tests the device copies", done.out + done.err)
 
 
 def kernels_driver(visit):
-    """The engine's driver that the kernel's tests bring along: theirs over VFIO, in each mode that this kernel has."""
+    """The kernel's own VFIO test of its user-space drivers, in each mode that this kernel has."""
     guest, to, devices, name = visit.machine, visit.to, found(visit), "vfio_pci_driver_test"
     bind_all(guest, to, devices, visit.situation.engine)
     to.transport = "selftests"
@@ -583,11 +584,11 @@ def kernels_driver(visit):
     to.suite("mistakes")
     case = f"{name}.vfio_type1_iommu.memcpy_success"
     done = visit.servers[0].failing("wrong%1/length", lambda: guest.run(f"/selftests/{name} -r {case} {devices[0]}", 600))
-    to.check(done.status == 1 and f"not ok 1 {case}" in done.out, "a length that is off by one is noticed", done.out + done.err)
+    to.check(done.status == 1 and f"not ok 1 {case}" in done.out, "a length that is off by one is detected", done.out + done.err)
 
 
 def kernels_points(to, name, result):
-    """kselftest's TAP; a whole program that has nothing to test says so by status 4."""
+    """Points of kselftest's TAP; status 4: the whole program is skipped."""
     points = [m for m in map(KSELFTEST_POINT.match, result.out.splitlines()) if m]
     for m in points:
         if m.group(4) == "SKIP":
@@ -599,4 +600,4 @@ def kernels_points(to, name, result):
     else:
         to.check(points and result.status in (0, 4), f"{name}: ran to its end", f"status {result.status}")
     if result.status not in (0, 4):
-        to.note(f"{name} said:\n{result.out[-6000:]}\n{result.err[-2000:]}")
+        to.note(f"output of {name}:\n{result.out[-6000:]}\n{result.err[-2000:]}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DPDK's test program and its I/OAT driver, of the second root's Debian: for a guest, with the libraries of that root."""
+"""DPDK's test program and its I/OAT driver from Debian 13, for a guest, with the libraries of the second root."""
 
 import glob
 import os
@@ -39,18 +39,18 @@ def _make(root, folder, say):
 
 
 class Dpdk:
-    """What a guest needs of it, below /dpdk."""
+    """The files of DPDK that a guest needs, below /dpdk."""
 
-    def __init__(self, root, place):
-        self.version = cache.manifest(place)["version"]
-        tree = os.path.join(place, "tree")
+    def __init__(self, root, folder):
+        self.version = cache.manifest(folder)["version"]
+        tree = os.path.join(folder, "tree")
         self._path = [os.path.join(tree, LIBRARIES), os.path.join(root.path, LIBRARIES), os.path.join(root.path, "lib/x86_64-linux-gnu")]
         self._loader = os.path.join(root.path, LIBRARIES, "ld-linux-x86-64.so.2")
         self._program = os.path.join(tree, "usr/bin/dpdk-test")
         self._drivers = [glob.glob(os.path.join(tree, LIBRARIES, f"dpdk/pmds-*/librte_{d}.so.*"))[0] for d in DRIVERS]
 
     def files(self):
-        """{name there: file here}"""
+        """{path in the guest: file on this machine}"""
         out = {"dpdk/ld.so": self._loader, "dpdk/dpdk-test": self._program}
         out.update({f"dpdk/{os.path.basename(d)}": d for d in self._drivers})
         for path in (self._program, *self._drivers):

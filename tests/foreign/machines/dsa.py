@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of machines with Intel DSA: drivers of others on our model, as far as an emulated CPU has what they need."""
+"""Cases of machines with Intel DSA: the drivers that an emulated CPU without MOVDIR64B can run."""
 
 from machines import cases
 from machines.cases import query_json
 
 
 def linux_refuses(visit, devices):
-    """If it does not any more, QEMU's software emulation has MOVDIR64B: then idxd and our driver belong here."""
+    """When this fails, QEMU emulates MOVDIR64B: add cases with idxd and our driver."""
     guest, to = visit.machine, visit.to
     to.transport = "idxd"
     to.suite("MOVDIR64B")
@@ -19,15 +19,16 @@ def linux_refuses(visit, devices):
 
 
 def lift_the_denylist(guest, to, device):
-    """By what doctor says."""
+    """Loads vfio-pci with the parameter that doctor names."""
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
     _, said = query_json(guest, "doctor")
     about = {c["id"]: c for c in said.get("checks", [])}.get("denylist", {})
-    to.check(about.get("state") == "failed" and "disable_denylist=1" in about.get("fix", ""), "doctor: vfio-pci denies the device, and what lifts it", about)
+    to.check(about.get("state") == "failed" and "disable_denylist=1" in about.get("fix", ""), "doctor: vfio-pci denies the device, with a remedy", about)
     done = guest.run(f"usdmactl bind {device}")
-    log = guest.run("dmesg -c").out  # the refusal is no complaint at the machine's end
-    to.check(done.status == 1 and "device denylist, driver probing disallowed" in log, "bind: refused as long as it does", (done.out, done.err, log[-1000:]))
+    log = guest.run("dmesg -c").out  # clear the refusal: check_alive() accepts no errors in the log
+    to.check(done.status == 1 and "device denylist, driver probing disallowed" in log, "bind: refused because of the denylist",
+             (done.out, done.err, log[-1000:]))
     # BusyBox reads no /etc/modprobe.d.
     guest.run("modprobe -r vfio-pci; modprobe vfio-pci disable_denylist=1")
 

@@ -12,9 +12,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from guests import situations  # noqa: E402
 from guests.asks import all_suites, with_iommu  # noqa: E402
 
-# Each edu, and nothing, at a port of its own.
+# Two edu devices, each at its own port, and an empty port.
 EDUS = [*situations.edu_alone(1), *situations.edu_alone(2), "-device", "pcie-root-port,id=port3,chassis=3,slot=3"]
-# What edu's memory and its 4 KiB a transfer allow in some minutes.
+# The suites that take only minutes with edu's memory and transfers of 4 KiB.
 ON_EDU = ("copies", "core-peers")
 
 
@@ -30,7 +30,7 @@ def on_edu(visit):
 
 
 def refused(visit):
-    """If QEMU no longer does: the situation arm64-ours belongs behind an SMMUv3, too."""
+    """When this fails, QEMU supports it: run the situation arm64-ours behind an SMMUv3, too."""
     to, device = visit.to, Server(visit.shop.args.build_dir, visit.machine.scratch, 3, [])
     visit.servers.append(device)
     monitor = visit.machine.monitor()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of machines with the model of an engine: Linux's driver and the kernel's dmatest on it, and our driver by the kernel's VFIO."""
+"""Cases of machines with the model of an engine: Linux's driver and dmatest on it, and our driver on the kernel's VFIO."""
 
 import re
 
@@ -8,24 +8,24 @@ from machines.cases import SECONDS, query_json, found, run_suites, tools, transp
 
 
 class LinuxDriver:
-    """Linux's driver of an engine; load: how the guest loads it, errors: what it says of a device that is wrong."""
+    """Linux's driver of an engine; load: the command that loads it; errors: messages about a faulty device."""
 
     def __init__(self, name, engine, load, errors):
         self.name, self.engine, self.load, self.errors = name, engine, load, errors
 
     def channels(self, options):
-        """Of a device."""
+        """The number of channels of a device with these options."""
         raise NotImplementedError
 
     def threads(self, options):
-        """Of dmatest: one for each operation of a channel."""
+        """The number of dmatest's threads: one for each operation of a channel."""
         return self.channels(options)
 
     def all_channels(self, situation):
         return sum(map(self.channels, situation.devices))
 
     def has_all(self, visit, devices, name):
-        """The functions, and found nothing wrong with them."""
+        """Checks that the driver has bound all devices and channels, and has logged no error."""
         guest = visit.machine
         drivers = [driver_of(guest, d) for d in devices]
         there = guest.run("ls /sys/class/dma").out.split()
@@ -39,7 +39,7 @@ class LinuxDriver:
         visit.to.suite("probe")
         done = visit.machine.run(self.load, SECONDS)
         visit.to.check(done.status == 0, "the module is loaded", done.out + done.err)
-        self.has_all(visit, devices, "takes each function and each channel, and finds nothing wrong")
+        self.has_all(visit, devices, "binds each device, has each channel, and logs no error")
 
 
 def driver_of(guest, device):
@@ -50,9 +50,9 @@ def driver_of(guest, device):
 
 
 def dmatest(guest, threads, iterations, timeout=120000):
-    """({thread: (tests, failures)}, what it said): all operations of all channels."""
+    """({thread: (tests, failures)}, output): all operations of all channels."""
     guest.run("dmesg -c >/dev/null")
-    # Its own parameter "wait" does not wait for threads that have not begun.
+    # Its parameter "wait" does not wait for threads that have not started.
     done = guest.run(f"insmod /dmatest.ko timeout={timeout} iterations={iterations} run=1 || exit 1; n=0\n"
                      f"until [ $(dmesg | grep -c ': summary ') -ge {threads} ] || [ $n = 1500 ]; do n=$((n+1)); sleep 0.5; done\nrmmod dmatest", 900)
     said = guest.run("dmesg").out
@@ -70,7 +70,7 @@ def passes_dmatest(driver, visit, iterations, name):
 
 
 def noticed_by_dmatest(driver, visit, rule):
-    """By the first device."""
+    """Whether dmatest fails while the first device has this fault, and its output."""
     threads = sum(map(driver.threads, visit.situation.devices))
     summaries, said = visit.servers[0].failing(rule, lambda: dmatest(visit.machine, threads, 3, 3000))
     return any(bad for _, bad in summaries.values()), said
@@ -80,7 +80,7 @@ def mistakes(driver, visit, rules):
     """How many of the model's deliberate faults, {name: rule}, dmatest notices."""
     to, noticed = visit.to, 0
     to.suite("mistakes")
-    passes_dmatest(driver, visit, 3, "nothing is wrong: dmatest passes")
+    passes_dmatest(driver, visit, 3, "without a fault dmatest passes")
     for name, rule in rules.items():
         found_, said = noticed_by_dmatest(driver, visit, rule)
         noticed += found_
@@ -94,39 +94,41 @@ def mistakes(driver, visit, rules):
 # ---- our driver ----------------------------------------------------------------------------------------------
 
 
-def taken_from(driver, guest, to, devices):
+def bind_from_driver(driver, guest, to, devices):
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
     _, listed = query_json(guest, "list")
     by = {d["address"]: d for d in listed} if isinstance(listed, list) else {}
-    to.check(all(by.get(d, {}).get("driver") == driver.name and by[d].get("engine") == driver.engine for d in devices), f"list: {driver.name} has them", listed)
+    to.check(all(by.get(d, {}).get("driver") == driver.name and by[d].get("engine") == driver.engine for d in devices),
+             f"list: the devices are bound to {driver.name}", listed)
     _, said = query_json(guest, "doctor")
     about = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
-    to.check(about.get("state") == "advice" and driver.name in about.get("text", ""), f"doctor: {driver.name} has them, which is no mistake", about)
+    to.check(about.get("state") == "advice" and driver.name in about.get("text", ""),
+             f"doctor: the devices are bound to {driver.name}, which is advice and no failure", about)
     for d in devices:
         status, said = query_json(guest, f"bind {d}")
-        to.check(status == 0 and said.get("former_driver") == driver.name, f"bind {d}: taken from {driver.name}", said)
+        to.check(status == 0 and said.get("former_driver") == driver.name, f"bind {d}: unbound from {driver.name}", said)
 
 
 def given_back(driver, visit, devices):
     guest, to = visit.machine, visit.to
     to.transport = "none"
-    guest.run(cases.ALL_BACK)
+    guest.run(cases.RESTORE_FILES)
     to.suite("given back")
     for d in devices:
         status, said = query_json(guest, f"unbind {d}")
         to.check(status == 0 and said.get("driver") == driver.name, f"unbind {d}: back to {driver.name}", said)
-    driver.has_all(visit, devices, f"{driver.name} has them all again, and finds nothing wrong")
+    driver.has_all(visit, devices, f"{driver.name} is bound to all devices again, and logs no error")
 
 
-# Each doorbell is a message through the emulator: quickstart's thousands of single copies take too long.
+# Each doorbell is a message through the emulator, which makes large tests too slow.
 SMALL = {"USDMA_TEST_SMALL": "1", "USDMA_POOL_SIZE": "64M"}
-# Each page that the IOMMU maps is a message, too: 65536 of 4 KiB for one device's memory, and the guest's CPU is locked up meanwhile.
+# Each page that the IOMMU maps is a message: 65536 of 4 KiB for one device's memory would block the guest's CPU for too long.
 LARGE_PAGES = "echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 
 def without_guest(visit, engine):
-    """The same suites on the model in the program itself, and over vfio-user."""
+    """The same suites without a guest: on the embedded model, and over vfio-user."""
     to = visit.to.elsewhere("no guest", "none")
     to.check(bool(visit.programs.of[engine]), f"the build has suites for {engine}")
     for transport_ in ("embedded", "vfio-user"):
@@ -140,8 +142,8 @@ def ours(driver, visit):
     without_guest(visit, driver.engine)
     guest, to, devices = visit.machine, visit.to, found(visit)
     guest.run(f"{LARGE_PAGES}; {driver.load}", SECONDS)
-    driver.has_all(visit, devices, f"{driver.name} has the functions first")
-    taken_from(driver, guest, to, devices)
+    driver.has_all(visit, devices, f"{driver.name} binds the devices first")
+    bind_from_driver(driver, guest, to, devices)
     for name in visit.kernel.transports:
         if transport(guest, to, name, devices[0]):
             tools(guest, to, devices, driver.engine)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of machines with HiSilicon's DMA engine: Linux's driver on our model of both chips, and our driver by the kernel's VFIO."""
+"""Cases of machines with HiSilicon's DMA engine: Linux's driver on our model of both chips, and our driver on the kernel's VFIO."""
 
 from machines import engines
 from machines.cases import SECONDS
 
 
 class HisiDma(engines.LinuxDriver):
-    """No kernel of Debian's for x86 has it: the guest loads what was built (built.py)."""
+    """Debian's kernels for x86 lack it: the guest loads the module of built.py."""
 
     def __init__(self):
         super().__init__("hisi_dma", "hisi", "insmod /hisi_dma.ko", ("channel timeout!",))
@@ -47,7 +47,7 @@ MISTAKES = {
 
 
 def reports_errors(visit):
-    """What is no mistake: a submission fails, and says so."""
+    """A submission that fails, which is reported, is not one of the hidden faults."""
     noticed, said = engines.noticed_by_dmatest(DRIVER, visit, "fail@2")
     visit.to.check(noticed and "task error!" in said, "a submission that fails: hisi_dma sees the error", said)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases of machines with Intel I/OAT: drivers of others on our model, and our driver by the kernel's VFIO."""
+"""Cases of machines with Intel I/OAT: Linux's and DPDK's driver on our model, and our driver on the kernel's VFIO."""
 
 import re
 
@@ -43,7 +43,7 @@ def linux_probe_and_dmatest(visit):
 
 # ---- Linux: md -----------------------------------------------------------------------------------------------
 
-# md is set up by its files in sysfs (Documentation/admin-guide/md.rst): no tool of its own is needed.
+# md is set up by its files in sysfs (Documentation/admin-guide/md.rst), without mdadm.
 DISK_KIB, CHUNK_KIB, DATA_CHUNKS = 16384, 64, 256
 MD = f"""md=/sys/block/md0/md
 finish() {{ n=0; until [ "$(cat $md/sync_action)" = idle ] && [ "$(cat $md/degraded)" = 0 ]; do
@@ -68,17 +68,18 @@ drop() {{ echo clear >$md/array_state; }}
 
 
 def descriptors(server):
-    """How many the model has run since count()."""
-    m = re.search(r"struck \d+ of (\d+)", server.tell("state")[1])
+    """The number of descriptors that the model has executed since start_counting()."""
+    m = re.search(r"struck \d+ of (\d+)", server.send_command("state")[1])
     return int(m.group(1)) if m else -1
 
 
-def count(server):
-    server.tell("faults", "slow@1000000000/1")
+def start_counting(server):
+    """A fault rule that never strikes counts descriptors."""
+    server.send_command("faults", "slow@1000000000/1")
 
 
 class Array:
-    """An array of md's, step by step; each is a point, and takes at least so many descriptors of the device."""
+    """An md array.  Each step is a point; at_least: the descriptors that the device has to execute for it."""
 
     def __init__(self, visit, server):
         self.guest, self.to, self.server = visit.machine, visit.to, server
@@ -88,11 +89,12 @@ class Array:
         return self.guest.run(f". /tmp/md.sh; {command}", 1200)
 
     def step(self, name, command, says="", at_least=0):
-        count(self.server)
+        start_counting(self.server)
         done = self.run(command)
         used = descriptors(self.server)
         ok = done.status == 0 and (not says or done.out.strip() == says) and used >= at_least
-        self.to.check(ok, f"{name}{', by the device' if at_least else ''}", (done.out, done.err, f"{used} descriptors, {at_least} expected", self.guest.run("dmesg | tail").out))
+        self.to.check(ok, f"{name}{', by the device' if at_least else ''}",
+                      (done.out, done.err, f"{used} descriptors, {at_least} expected", self.guest.run("dmesg | tail").out))
         return ok
 
     def holds(self, name):
@@ -101,7 +103,7 @@ class Array:
 
 
 def raid(visit, level, lost, spares):
-    """The stripe's parity is at least one descriptor, and so is each page that is copied into it."""
+    """The parity of a stripe is at least one descriptor, and so is each page that is copied into it."""
     stripes = DISK_KIB // 4
     data_pages = DATA_CHUNKS * CHUNK_KIB // 4
     a = Array(visit, next(s for s in visit.servers if has_raid(s.options)))
@@ -147,16 +149,16 @@ MISTAKES = {
 
 def noticed_by_probe(visit):
     """
-    The self-test of XOR validation meets an error that it does not expect: the kernel stops, or, where its timer sees the
-    halt first, resets the channel and fails the test.
+    The self-test of XOR validation gets an unexpected error: the kernel panics, or, if the driver's timer sees the halt
+    first, resets the channel and fails the test.
     """
     guest = visit.machine
     guest.run("rmmod ioatdma")
-    visit.servers[1].tell("faults", "wrong%1/error")
+    visit.servers[1].send_command("faults", "wrong%1/error")
     try:
         return "Self-test" in guest.run("modprobe ioatdma; dmesg -c", SECONDS).out
     except GuestError:
-        visit.gone = True
+        visit.machine_dead = True
     return "fatal error" in guest.logs()
 
 
@@ -177,7 +179,7 @@ def dpdk(visit):
     to.transport = "DPDK"
     to.suite("dmadev_autotest")
     program = visit.shop.dpdk()
-    # DPDK takes no plugins from where anyone may write.
+    # DPDK loads no plugins from a folder that is writable by all users.
     guest.run("echo 128 >/proc/sys/vm/nr_hugepages; chmod 755 / /dpdk; mkdir -p /var/run")
     done = guest.run(program.command("dmadev_autotest"), 1800)
     to.check("Test OK" in done.out and done.status == 0, f"DPDK {program.version}: dmadev_autotest", done.out[-4000:] + done.err[-4000:])

@@ -15,7 +15,7 @@ MORE = {"virtio": ["virtio_iommu"]}
 
 
 class Amd64:
-    """What a kernel runs on, and how its programs are packed."""
+    """QEMU's options for the architecture, and the tools that pack its programs."""
 
     machine, cpu, console, patience, tools = "q35", "max", "ttyS0", 1, initramfs.HERE
 
@@ -25,7 +25,7 @@ class Amd64:
 
 
 class KernelChoice:
-    """A kernel by its name in the table."""
+    """A kernel, with its name in docs/compatibility.md."""
 
     def __init__(self, name, release, image, modules, transports, noiommu=False, arch=Amd64):
         self.name, self.release, self.transports, self.noiommu, self.arch = name, release, transports, noiommu, arch
@@ -37,7 +37,7 @@ def version(release):
 
 
 def own(root, say, at):
-    """All of VFIO."""
+    """The kernel built from source with all of VFIO."""
     built = linux.get(root, say, at)
     return KernelChoice(f"{version(built.release)}, all of VFIO", built.release, built.image, built.modules,
                         ("iommufd", "type1", "iommufd-compat"), True)
@@ -68,7 +68,7 @@ KERNELS = {"own": own, "newest": debian_newest, "stable": debian_stable,
 
 
 def file_system(path, choice, iommu, programs, extra, build_dir, scratch, modules=()):
-    """The initramfs: busybox, modules that this kernel has, programs with their libraries; extra: {name there: file here}."""
+    """The initramfs: busybox, modules that this kernel has, programs with their libraries; extra: {path in the guest: file on this machine}."""
     archive = initramfs.Archive()
     initramfs.add_base(archive, initramfs.guest_text("guest-base", "guest-init"), choice.arch.tools)
     have = kernel.Modules(choice)
@@ -76,7 +76,7 @@ def file_system(path, choice, iommu, programs, extra, build_dir, scratch, module
     initramfs.add_modules(archive, choice, have, wanted)
     for p in programs:
         initramfs.add_program(archive, p, f"usr/bin/{os.path.basename(p)}", build_dir, scratch, choice.arch.tools)
-    for there, here in extra.items():
-        with open(here, "rb") as f:
-            archive.file(there, f.read(), 0o755)
+    for guest_path, path_here in extra.items():
+        with open(path_here, "rb") as f:
+            archive.file(guest_path, f.read(), 0o755)
     archive.write(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A kernel of our own from Debian's sources: what Debian's leaves out of VFIO is in it.  With the kernel's tests of VFIO."""
+"""A kernel built from Debian's sources, with the parts of VFIO that Debian's kernels lack, and the kernel's tests of VFIO."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ SELFTESTS = "tools/testing/selftests/vfio"
 RECIPE = "1"
 IMAGE = "arch/x86/boot/bzImage"
 
-# allnoconfig takes what the file says and nothing else; what it did not take is said.
+# allnoconfig takes the options of the file and no others; those that it did not take are reported.
 CONFIGURE = """cd /mnt/linux
 make -s KCONFIG_ALLCONFIG=/mnt/config allnoconfig
 grep -v '^#' /mnt/config | grep . | sort >/mnt/wanted
@@ -27,7 +27,7 @@ make -s INSTALL_MOD_PATH=/mnt/out INSTALL_MOD_STRIP=1 modules_install
 cp {image} /mnt/out/vmlinuz
 make -s kernelrelease >/mnt/out/release"""
 
-# Static: the guest's libraries are the host's, which are older.
+# Static: the guest has the host's libraries, which are older.
 TESTS = """cd /mnt/linux
 gcc -Wall -Werror -O2 -c /mnt/selftests.c -o /mnt/selftests.o
 make -s headers >/mnt/log 2>&1 || {{ tail -n 40 /mnt/log; exit 1; }}
@@ -38,11 +38,11 @@ for f in {selftests}/*_test; do [ -x $f ] && cp $f /mnt/out/; done"""
 class Linux:
     """An image and its modules."""
 
-    def __init__(self, place):
-        self.facts = cache.manifest(place)
+    def __init__(self, folder):
+        self.facts = cache.manifest(folder)
         self.release = self.facts["release"]
-        self.image = os.path.join(place, "vmlinuz")
-        self.modules = os.path.join(place, "lib/modules", self.release)
+        self.image = os.path.join(folder, "vmlinuz")
+        self.modules = os.path.join(folder, "lib/modules", self.release)
 
 
 def text(path):
@@ -58,11 +58,11 @@ def tests_name(root):
     return cache.key(RECIPE, root.facts["linux_source"], text(LINKED), TESTS)
 
 
-def place(root, at=cache.AT):
+def cache_folder(root, at=cache.AT):
     return os.path.join(at, "linux-" + name(root))
 
 
-def tests_place(root, at=cache.AT):
+def tests_cache_folder(root, at=cache.AT):
     return os.path.join(at, "selftests-" + tests_name(root))
 
 
@@ -70,12 +70,12 @@ def _step(root, work, what, script, deadline):
     return must(second.inside(root.path, script, deadline, work), what)
 
 
-# What the tests are not made of: most files of the sources. Headers of drivers/dma and drivers/net are theirs, too.
+# Sources that the tests do not need, which are most. They include headers of drivers/dma and drivers/net.
 NOT_FOR_TESTS = ("drivers/[!dn]*", "drivers/net/[!e]*", "sound", "fs", "net", "Documentation", "kernel", "mm", "lib", "rust", "samples", "crypto", "security")
 
 
 def _unpacked(root, folder, without=()):
-    """A folder with the sources and a place for what is made of them."""
+    """A folder with the sources in linux, and an empty folder out."""
     work = os.path.join(folder, "build")
     os.makedirs(os.path.join(work, "out"))
     os.mkdir(os.path.join(work, "linux"))
@@ -85,7 +85,8 @@ def _unpacked(root, folder, without=()):
     return work
 
 
-def _keep(work, folder):
+def _save_output(work, folder):
+    """Moves what was built into the cache's folder; deletes the sources."""
     out = os.path.join(work, "out")
     for n in os.listdir(out):
         os.rename(os.path.join(out, n), os.path.join(folder, n))
@@ -99,7 +100,7 @@ def _make(root, folder, say):
         f.write(text(CONFIG))
     _step(root, work, "configuring the kernel (tests/foreign/linux.config)", CONFIGURE, 300)
     _step(root, work, "building the kernel", BUILD.format(jobs=os.cpu_count() or 1, image=IMAGE), 7200)
-    _keep(work, folder)
+    _save_output(work, folder)
     with open(os.path.join(folder, "release"), encoding="ascii") as f:
         release = f.read().strip()
     if not os.path.isdir(os.path.join(folder, "lib/modules", release, "kernel")):
@@ -113,7 +114,7 @@ def _make_tests(root, folder, say):
     shutil.copy(LINKED, work)
     _step(root, work, "building the kernel's VFIO tests",
           TESTS.format(jobs=os.cpu_count() or 1, selftests=SELFTESTS), 1800)
-    _keep(work, folder)
+    _save_output(work, folder)
     found = sorted(os.listdir(folder))
     if not found:
         raise cache.CacheError(f"{SELFTESTS} of {root.facts['linux_source']} has no tests")

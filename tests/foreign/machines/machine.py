@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One machine: usdma-sim as its devices, QEMU of the second root, a kernel, an IOMMU of QEMU's, commands in it."""
+"""A virtual machine: QEMU of the second root with an emulated IOMMU, and usdma-sim processes as its devices."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from machines.server import Server
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
 from guests import guest  # noqa: E402
 
-# For each IOMMU: options of QEMU's machine, further words for QEMU, and for the kernel's command line.  VFIO requires that
+# For each IOMMU: options of QEMU's machine, further options of QEMU, and of the kernel's command line.  VFIO requires that
 # interrupts are remapped: the first two do, and the GIC of arm64.
 IOMMUS = {
     "Intel": ("kernel-irqchip=split", ["-device", "intel-iommu,intremap=on,caching-mode=on"], "intel_iommu=on"),
@@ -24,19 +24,19 @@ IOMMUS = {
     "none": ("", [], ""),
 }
 BOOT_SECONDS = 240
-# An emulated timer that is late, on a busy machine, is taken for a broken one.
+# On a busy machine the emulated timer may be late; Linux would take it for broken.
 CMDLINE = "no_timer_check"
 QEMU_ABORTS = "memory_region_del_subregion: Assertion"
-# What ends QEMU by its own fault, up to 11.1.3 at least (docs/devices.md).
-QEMU_ENDS = {
+# Bugs of QEMU, up to 11.1.3 at least, that abort it (docs/devices.md).
+QEMU_CRASHES = {
     QEMU_ABORTS: "it aborts when it deletes such a device",
     "error_setv: Assertion": "it sets an error twice, and aborts, when such a device's server dies",
     "amdvi_notify_iommu: Assertion": "its AMD IOMMU aborts when Linux 7.3 gives pages back",
 }
-# Unmaps of what was never mapped, as QEMU says that when it waits for the answer, and when it does not.  The second of two maps.
-KNOWN = re.compile(r"vfio_container_dma_map\(.*\) = -17 \(File exists\)$|"
-                   r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|"
-                   r"vfio_user_(process:|wait_reqs -) error reply on async request:? command 3 error No such file or directory$|" + QEMU_ABORTS)
+# Messages about mapping a range twice, and about unmapping a range that was never mapped, by a synchronous or asynchronous request.
+EXPECTED_MESSAGES = re.compile(r"vfio_container_dma_map\(.*\) = -17 \(File exists\)$|"
+                               r"vfio_container_dma_unmap\(.*\) = -2 \(No such file or directory\)$|"
+                               r"vfio_user_(process:|wait_reqs -) error reply on async request:? command 3 error No such file or directory$|" + QEMU_ABORTS)
 
 _running = []  # processes: machines and servers
 _stop = threading.Event()
@@ -47,16 +47,15 @@ def stopping():
 
 
 def stop_all():
-    """From a signal: what was started ends."""
+    """Called by a signal handler: kills all machines and servers."""
     _stop.set()
     for process in list(_running):
         if process.poll() is None:
             process.kill()
 
 
-
 def ports(count):
-    """A port for each device: it is alone in its group then, and can be unplugged."""
+    """A root port for each device: it is alone in its IOMMU group then, and can be unplugged."""
     return [w for n in range(1, count + 1) for w in ("-device", f"pcie-root-port,id=port{n},chassis={n},slot={n}")]
 
 
@@ -66,8 +65,8 @@ def plug(number, server):
 
 
 def own_fault(log):
-    """What of QEMU's own ended the machine, by its last words; None: nothing that is known."""
-    return next((why for words, why in QEMU_ENDS.items() if words in log), None)
+    """The bug of QEMU that aborted the machine, by the log; None: none of QEMU_CRASHES."""
+    return next((why for words, why in QEMU_CRASHES.items() if words in log), None)
 
 
 class Monitor:
@@ -82,14 +81,14 @@ class Monitor:
         self.command("qmp_capabilities")
 
     def command(self, name, **arguments):
-        """(worked, its answer); events in between are passed over."""
+        """(succeeded, reply); events before the reply are ignored."""
         self._file.write(json.dumps({"execute": name, **({"arguments": arguments} if arguments else {})}) + "\n")
         self._file.flush()
         for line in self._file:
             said = json.loads(line)
             if "return" in said or "error" in said:
                 return "return" in said, said.get("return", said.get("error"))
-        return False, "QEMU went away"
+        return False, "QEMU closed the connection"
 
     def close(self):
         self._file.close()
@@ -97,14 +96,14 @@ class Monitor:
 
 
 class Machine(guest.Guest):
-    """A guest whose devices are software devices of ours."""
+    """A guest whose devices are usdma-sim processes."""
 
     def __init__(self, root, linux, initrd, scratch, servers, iommu, deadline, memory=2048, cpus=2, cmdline="", share=True, more=(), clock=None):
         arch, (options, words, kernel_words) = linux.arch, IOMMUS[iommu]
         command, env = arch.emulator(root)
         self.servers, self.iommu = servers, iommu
         self._qmp = os.path.join(scratch, "qmp")
-        # Shared memory: the device reaches it by descriptor, which a guest in private memory has none of.
+        # Shared memory: the device maps it. It reaches private memory by messages only.
         backend = f"memory-backend-{'memfd,share=on' if share else 'ram'},id=ram,size={memory}M"
         devices = ["-machine", ",".join(w for w in (arch.machine, options, "memory-backend=ram") if w), *words, "-object", backend,
                    "-qmp", f"unix:{self._qmp},server=on,wait=off", *ports(len(servers)), *more]
@@ -115,8 +114,8 @@ class Machine(guest.Guest):
                          cpu=arch.cpu, console=arch.console, patience=arch.patience)
         _running.append(self.process)
 
-    def said(self, text, seconds):
-        """What the console has said, once that text is in it, or after so long."""
+    def wait_for_console(self, text, seconds):
+        """Waits for a text on the console; returns the console's output, also after the timeout."""
         until = time.monotonic() + seconds
         while True:
             with open(os.path.join(self.scratch, "console.log"), encoding="utf-8", errors="replace") as f:
@@ -126,15 +125,15 @@ class Machine(guest.Guest):
             time.sleep(0.1)
 
     def complaints(self):
-        """QEMU's, but for its unmaps of what was never mapped, its second maps, and its assertion (docs/devices.md)."""
+        """Lines of QEMU's log but for the expected messages (docs/devices.md)."""
         with open(os.path.join(self.scratch, "qemu.log"), encoding="utf-8", errors="replace") as f:
-            return [line for line in f.read().splitlines() if line and not KNOWN.search(line)]
+            return [line for line in f.read().splitlines() if line and not EXPECTED_MESSAGES.search(line)]
 
     def monitor(self):
         return Monitor(self._qmp)
 
     def kill(self):
-        """As a crash of the emulator does it."""
+        """Kills QEMU, like a crash."""
         self.process.kill()
         self.process.wait()
 

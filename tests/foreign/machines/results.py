@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What passed where: kernel, transport, IOMMU, suite, situation."""
+"""Results by kernel, transport, IOMMU, suite and situation."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from guests import report  # noqa: E402
 
 
 class Ledger:
-    """Sums of points, one for each kernel, transport, IOMMU, suite and situation."""
+    """Counts of points for each kernel, transport, IOMMU, suite and situation."""
 
     def __init__(self, engine_of):
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Scope(report.Scope):
         self._transport, self._suite, self._since = "none", "machine", time.monotonic()
 
     def elsewhere(self, kernel, iommu):
-        """Points of the same situation that are not seen in its machine."""
+        """A scope for points of the same situation that do not run in its machine."""
         return Scope(self.report, self._ledger, self.name, kernel, iommu)
 
     def _where(self):
@@ -64,7 +64,7 @@ class Scope(report.Scope):
         self._transport = name
 
     def suite(self, name):
-        """What follows belongs to this one."""
+        """The suite of the points that follow."""
         self._until_now()
         self._suite = name
 
@@ -83,11 +83,11 @@ class Scope(report.Scope):
         whole = bail is None and plan == len(points) and points and (result.status == 0 or any(not p[0] for p in points))
         self.check(whole, f"{name}: ran to its end", f"status {result.status}, {len(points)} of {plan} points{', ' + bail if bail else ''}")
         if not whole or not all(p[0] for p in points):
-            self.note(f"{name} said:\n{report.excerpt(result)}")
+            self.note(f"output of {name}:\n{report.excerpt(result)}")
 
 
 def write(path, ledger, versions, seconds, made, situations):
-    """For tests/foreign/table.  situations: those that were visited."""
+    """For tests/foreign/table.  situations: those that have run."""
     today = time.strftime("%Y-%m-%d", time.gmtime())
     with open(path + ".part", "w", encoding="utf-8") as f:
         json.dump({"date": today, "cpus": os.cpu_count(), "seconds": round(seconds), "made": made, "versions": versions, "situations": situations,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The second root: Debian 13 with its backports, for the emulator, the kernels and the compiler that Debian 12 lacks."""
+"""The second root: Debian 13 with its backports, with the emulator, kernels and compiler that Debian 12 lacks."""
 
 import glob
 import os
@@ -14,20 +14,20 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from debian_root import apt_as_here, inside, mirror, run  # noqa: E402
 
 SUITE, BACKPORTS = "trixie", "trixie-backports"
-# The emulator; what builds a kernel and its tests.
+# The emulator; tools that build a kernel and its tests.
 PACKAGES = ("qemu-system-x86", "gcc", "make", "bc", "bison", "flex", "libelf-dev", "libc6-dev", "uuid-dev", "perl", "python3-minimal", "rsync",
             "xz-utils", "kmod", "cpio")
 SOURCE = "linux-source.deb"
 VERSIONS = ("qemu-system-x86", "gcc", "libc6")
-RECIPE = "3"  # another number makes another root, where the lists above stay as they are
+RECIPE = "3"  # changed, it makes a new root although the lists above are the same
 
 
 class Root:
-    """A root that stands."""
+    """A complete root."""
 
-    def __init__(self, place):
-        self.place, self.path = place, os.path.join(place, "fs")
-        self.facts = cache.manifest(place)
+    def __init__(self, folder):
+        self.folder, self.path = folder, os.path.join(folder, "fs")
+        self.facts = cache.manifest(folder)
         self.versions = self.facts["versions"]
 
     def emulator(self, program=None):
@@ -43,12 +43,12 @@ class Root:
 
     def debian_kernel(self):
         """(image, folder of modules) of Debian's newest kernel."""
-        modules = os.path.join(self.place, "kernel/usr/lib/modules", self.facts["debian_kernel"])
+        modules = os.path.join(self.folder, "kernel/usr/lib/modules", self.facts["debian_kernel"])
         return os.path.join(modules, "vmlinuz"), modules
 
     def source_archive(self, to):
-        """Unpacks the kernel's sources' package there; the archive that is in it."""
-        must(run(["dpkg-deb", "-x", os.path.join(self.place, SOURCE), to], 300), "unpacking linux-source")
+        """Unpacks the package of the kernel's sources into a folder; returns the archive in it."""
+        must(run(["dpkg-deb", "-x", os.path.join(self.folder, SOURCE), to], 300), "unpacking linux-source")
         return glob.glob(os.path.join(to, "usr/src/linux-source-*.tar.xz"))[0]
 
 
@@ -56,12 +56,12 @@ def recipe():
     return cache.key(RECIPE, SUITE, BACKPORTS, *PACKAGES)
 
 
-def place(at=cache.AT):
+def cache_folder(at=cache.AT):
     return os.path.join(at, "root-" + recipe())
 
 
 def why_not():
-    """Why none can be made here; None: it can."""
+    """The reason why the root cannot be made on this machine; None: it can."""
     if os.uname().machine != "x86_64":
         return "the second root is made for x86_64 only"
     if os.geteuid():
@@ -72,12 +72,13 @@ def why_not():
     return None
 
 
-def must(result, what, cure=""):
-    ok, said = result
+def must(result, what, remedy=""):
+    """The output of a command; raises if it failed."""
+    ok, output = result
     if not ok:
-        text = "\n".join(said.splitlines()[-15:])
-        raise cache.CacheError(f"{what} failed{': ' + cure if cure else ''}\n{text}")
-    return said
+        text = "\n".join(output.splitlines()[-15:])
+        raise cache.CacheError(f"{what} failed{': ' + remedy if remedy else ''}\n{text}")
+    return output
 
 
 def site():
@@ -94,7 +95,7 @@ def _quick(fs):
 
 
 def _fetch(fs, packages):
-    """Packages that are unpacked, not installed: their scripts would make an initramfs and more."""
+    """Downloads packages that are unpacked, not installed: their scripts would make an initramfs."""
     os.makedirs(f"{fs}/fetch", exist_ok=True)
     must(inside(fs, "cd /fetch && apt-get -q download " + " ".join(packages), 900), "fetching " + ", ".join(packages))
     return sorted(glob.glob(f"{fs}/fetch/*.deb"))
@@ -124,7 +125,7 @@ def _debian_kernel(fs, folder):
 
 
 def _linux_source(fs, folder):
-    """Kept as the package: a kernel by another configuration needs no network then."""
+    """Saves the package: another configuration of the kernel then needs no network."""
     name, version = newest(fs, r"^linux-source-[0-9.]+$")
     os.rename(_fetch(fs, [f"{name}={version}"])[0], os.path.join(folder, SOURCE))
     return f"{name} {version}"
@@ -149,8 +150,8 @@ def _make(folder, say):
 
 
 def get(say, at=cache.AT, fresh=False):
-    """The root; made where there is none.  fresh: made anew from what the mirror has now."""
-    where = place(at)
+    """The root; made if there is none.  fresh: made anew from the mirror's present packages."""
+    where = cache_folder(at)
     if fresh or not cache.manifest(where):
         lack = why_not()
         if lack:
@@ -159,7 +160,7 @@ def get(say, at=cache.AT, fresh=False):
 
 
 def works(root):
-    """What its emulator says of itself."""
+    """The version that its emulator prints."""
     command, env = root.emulator()
     p = subprocess.run([*command, "-version"], env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60)
     if p.returncode:

@@ -15,7 +15,7 @@ class ServerError(Exception):
 
 
 class Server:
-    """One software device on a socket, commanded by another."""
+    """One software device on a socket, with a second socket for control."""
 
     def __init__(self, build_dir, folder, number, options):
         self.build_dir = build_dir
@@ -27,29 +27,29 @@ class Server:
         self.start()
 
     def start(self):
-        """Also once more, after it was killed."""
+        """Starts the process; again after it was killed."""
         for path in (self.socket, self.control):
             if os.path.exists(path):
                 os.unlink(path)
-        ready, told = os.pipe()
+        ready, ready_write = os.pipe()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([os.path.join(self.build_dir, "tools/usdma-sim"), "--verbose", "--socket", self.socket,
-                                             "--control", self.control, "--ready-fd", str(told), *self.options],
-                                            pass_fds=[told], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        os.close(told)
+                                             "--control", self.control, "--ready-fd", str(ready_write), *self.options],
+                                            pass_fds=[ready_write], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        os.close(ready_write)
         try:
             if not select.select([ready], [], [], READY_SECONDS)[0] or not os.read(ready, 64):
                 self.stop()
-                raise ServerError(f"usdma-sim did not start: {self.said()}")
+                raise ServerError(f"usdma-sim did not start: {self.read_log()}")
         finally:
             os.close(ready)
 
-    def said(self):
+    def read_log(self):
         with open(self.log, encoding="utf-8", errors="replace") as f:
             return f.read()
 
     def status(self, field):
-        """A number from /proc/PID/status, of bytes."""
+        """A field of /proc/PID/status, in bytes."""
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as f:
             return int(re.search(rf"^{field}:\s*(\d+) kB$", f.read(), re.M).group(1)) * 1024
 
@@ -57,17 +57,17 @@ class Server:
         with open(f"/proc/{self.process.pid}/maps", encoding="ascii", errors="replace") as f:
             return sum(1 for _ in f)
 
-    def tell(self, *words):
-        """A line to its control socket: (worked, what it says)."""
+    def send_command(self, *words):
+        """Sends a line to the control socket: (succeeded, output)."""
         ctl = os.path.join(self.build_dir, "tools/usdmactl/usdmactl")
         p = subprocess.run([ctl, "sim", self.control, *words], capture_output=True, text=True, check=False, timeout=30)
         return p.returncode == 0, p.stdout + p.stderr
 
     def failing(self, rule, run):
-        """What run() returns while the device has this fault."""
-        self.tell("faults", rule)
+        """The result of run() while this fault rule is set."""
+        self.send_command("faults", rule)
         result = run()
-        self.tell("clear")
+        self.send_command("clear")
         return result
 
     def alive(self):
@@ -78,7 +78,7 @@ class Server:
         self.process.wait()
 
     def stop(self):
-        """True: it ended as it shall when it is told to."""
+        """True: it exits with status 0 on SIGTERM."""
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -9,12 +9,12 @@ from machines import cases, dsa, edu, hisi, ioat
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
 from guests import guest  # noqa: E402
 
-# Two devices that every suite is content with: the first has engines enough for copies in parts.
+# Two devices that are sufficient for every suite: the first has several engines, for copies in parts.
 PAIR = [["--mem", "512M", "--engines", "3", "--channels", "16"], ["--mem", "256M", "--engines", "1", "--channels", "16"]]
 ONE = PAIR[:1]
-# More than a quarter of this machine's memory, which is what a client may map unless it is told otherwise.
-ROOMY = [[*PAIR[0], "--share", "16G"]]
-# As it comes: 64 channels each, for which two CPUs have too few interrupts.
+# By default a client may map a quarter of this machine's memory; the test needs more.
+LARGE_SHARE = [[*PAIR[0], "--share", "16G"]]
+# With the default of 64 channels each, for which two CPUs have too few interrupts.
 EIGHT = [["--mem", "64M"]] * 8
 
 
@@ -32,27 +32,27 @@ class Situation:
     def __init__(self, name, kernel, iommu, devices, case, **more):
         self.name, self.kernel, self.iommu, self.devices, self.case = name, kernel, iommu, devices, case
         self.arch = "arm64" if kernel.startswith("arm64-") else "amd64"
-        self.more = more.get("more", ())  # words for QEMU
-        self.clock = more.get("clock")  # of the machine's
+        self.more = more.get("more", ())  # more options for QEMU
+        self.clock = more.get("clock")  # QEMU's options for the guest's clock and CPUs
         self.memory = more.get("memory", 2048)
         self.cpus = more.get("cpus", 2)
         self.cmdline = more.get("cmdline", "")
-        self.share = more.get("share", True)  # the guest's memory, with the device
+        self.share = more.get("share", True)  # the device maps the guest's memory
         self.deadline = more.get("deadline", 5400)
         self.selftests = more.get("selftests", False)
         self.without = more.get("without", {})  # of the kernel's driver test: {case: why}
         self.all_suites = more.get("all_suites", False)
-        self.engine = more.get("engine", "sdma")  # the devices', or arm64; run by the job foreign, or foreign-ENGINE
+        self.engine = more.get("engine", "sdma")  # that of the devices, or arm64; the job foreign or foreign-ENGINE runs it
         self.programs = more.get("programs", "all")  # ours: all, ioat or hisi (their suites), some, edu (some and the test of that), tools, none
         self.modules = more.get("modules", ())
         self.built = more.get("built", ())  # modules that the kernel leaves out
         self.dpdk = more.get("dpdk", False)
-        self.long = more.get("long", False)  # only with --long
-        self.first = more.get("first", False)  # also where time is short
-        self.short = more.get("short", False)  # there only: a bit of what the others do in full
+        self.long = more.get("long", False)  # runs only with --long
+        self.first = more.get("first", False)  # runs also with --first
+        self.short = more.get("short", False)  # runs only with --first: a part of what others run in full
 
     def extra(self, shop):
-        """More files: {name there: file here}."""
+        """More files: {path in the guest: file on this machine}."""
         files = {f"selftests/{n}": path for n, path in shop.selftests.items()} if self.selftests else {}
         files.update({f"{m}.ko": shop.built()[m] for m in self.built})
         if self.dpdk:
@@ -60,10 +60,10 @@ class Situation:
         return files
 
 
-# The long ones begin first, so that two at a time end together.
+# The longest ones start first, so that two at a time end together.
 ALL = [
     Situation("intel", "own", "Intel", PAIR, cases.everything),
-    # Linux 7 takes QEMU's AMD IOMMU for one that remaps no interrupts: it looks for a bridge at the I/O APIC's address.
+    # Linux 7 assumes that QEMU's AMD IOMMU remaps no interrupts: it expects a bridge at the I/O APIC's address.
     Situation("amd", "own", "AMD", PAIR, cases.unsafe_interrupts, all_suites=True),
     Situation("debian-stable-amd", "stable", "AMD", PAIR, cases.everything),
     Situation("debian-stable", "stable", "Intel", PAIR, cases.everything),
@@ -72,17 +72,17 @@ ALL = [
     Situation("virtio", "own", "virtio", PAIR, cases.unsafe_interrupts),
     Situation("use", "own", "Intel", PAIR, cases.use_and_abuse),
     Situation("short", "own", "Intel", PAIR, cases.in_short, first=True, short=True),
-    Situation("others-pages", "own", "Intel", ONE, cases.others_get_the_pages),
-    Situation("others-pages-amd", "stable", "AMD", ONE, cases.others_get_the_pages),
+    Situation("others-pages", "own", "Intel", ONE, cases.released_pages),
+    Situation("others-pages-amd", "stable", "AMD", ONE, cases.released_pages),
     Situation("eight", "own", "Intel", EIGHT, cases.eight_devices),
-    Situation("ends", "own", "Intel", PAIR, cases.ends),
-    Situation("machine-ends", "own", "Intel", ONE, cases.machine_ends),
+    Situation("ends", "own", "Intel", PAIR, cases.server_dies),
+    Situation("machine-ends", "own", "Intel", ONE, cases.machine_dies),
     Situation("unplug", "own", "Intel", PAIR, cases.unplug),
     Situation("kernels-tests", "own", "Intel", ONE, cases.kernels_tests, selftests=True, first=True, memory=4096,
               cmdline="hugepagesz=1G hugepages=1"),
     Situation("no-iommu", "own", "none", ONE, cases.without_iommu, first=True),
     Situation("private-memory", "own", "Intel", ONE, cases.private_memory, share=False),
-    Situation("8-gib", "own", "Intel", ROOMY, cases.all_of_the_memory, memory=11264, long=True),
+    Situation("8-gib", "own", "Intel", LARGE_SHARE, cases.all_of_the_memory, memory=11264, long=True),
     Situation("ioat-linux", "newest", "none", [IOAT, [*IOAT_RAID, "--channels", "4"]], ioat.linux, engine="ioat", programs="none",
               modules=RAID, built=("dmatest",)),
     Situation("ioat-linux-iommu", "newest", "Intel", [IOAT_RAID], ioat.linux_probe_and_dmatest, engine="ioat", programs="none",

@@ -11,7 +11,7 @@ from guests import guest  # noqa: E402
 
 SUITE = "usdma:integration-embedded"
 OWN = ("foreign-churn", "foreign-big", "foreign-faults", "foreign-load")
-# What is run where all of them would take too long.
+# The suites that run where all of them would take too long.
 SOME = ("async", "copies", "core-peers", "acl-order", "hccl-memory")
 TOOLS = ("tools/usdmactl/usdmactl", "tools/perf/usdma-perf", "tools/usdma-quickstart")
 
@@ -23,17 +23,17 @@ class SuiteError(Exception):
 class Suite:
     def __init__(self, name, program, arguments, env, devices, here):
         self.name, self.program, self.arguments, self.env, self.devices = name, program, arguments, env, devices
-        self.here = here  # the tests of this suite that need no guest, by transport
+        self.here = here  # {transport: the test of this suite that runs without a guest}
 
     def command(self, devices, settings=None):
-        """What a shell in the guest is told."""
+        """The command line for a shell in the guest."""
         env = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "USDMA_TEST_BACKEND": "kernel", **self.env, **(settings or {}),
                "USDMA_DEVICES": ",".join(devices[:self.devices])}
         words = [os.path.basename(self.program), *self.arguments]
         return f"exec env {' '.join(f'{k}={v}' for k, v in env.items())} {' '.join(words)}"
 
     def run_here(self, transport, build_dir):
-        """As meson runs it; what a guest answers, too."""
+        """Runs the suite without a guest, as meson does; returns a guest.Result."""
         test = self.here[transport]
         p = subprocess.run(test["cmd"], env={**os.environ, **test["env"]}, cwd=test["workdir"] or build_dir, capture_output=True, text=True,
                            check=False, timeout=test["timeout"])
@@ -61,7 +61,7 @@ def suites(build_dir, engine="sdma"):
         if command[0].endswith(".py"):
             continue  # drives programs of its own; there is no Python in the guest
         if any("faults=" in word for word in test["cmd"]):
-            continue  # asks the device for faults, which here the host sets (cases.faults)
+            continue  # sets faults by itself; in these guests the host does (cases.faults)
         env = {k: v for k, v in test["env"].items() if k.startswith("USDMA_")}
         process = by_name.get(test["name"].removesuffix("embedded") + "process")
         yield Suite(test["name"].removesuffix(suffix), os.path.join(build_dir, command[0]), command[1:], env,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libhccl's groups: processes with one of the devices of USDMA_DEVICES each, with two of them, and threads of one
- * process with all of them. Every operation is checked by element against what plain loops say.
+ * libhccl's groups: processes with one or two devices of USDMA_DEVICES each, and threads of one process with all of
+ * them. Each element of every result is compared with the result of plain loops.
  */
 #include <acl/acl.h>
 #include <hccl.h>
@@ -26,7 +26,7 @@ using namespace usdma::test;
 static std::vector<std::string> devices;
 static uint32_t ranks; /* as many as devices: four, or two in the virtual machine */
 
-/* In the ranks' processes and threads cmocka's asserts are of no use: the first line that fails is said. */
+/* cmocka's asserts do not work in the ranks' processes and threads: the first line that fails is printed. */
 #define MUST(is)                                                                                                       \
 	do {                                                                                                           \
 		if (!(is)) {                                                                                           \
@@ -45,7 +45,7 @@ struct rank_of {
 
 /* ---- elements ------------------------------------------------------------------------------------------ */
 
-/* Small whole numbers: every order of additions gives the same. */
+/* Small integers: every order of additions gives the same sum. */
 template <class T> std::vector<T> data_of(uint32_t rank, size_t n, std::uint64_t round)
 {
 	auto gen = rng(round * 100 + rank);
@@ -108,7 +108,7 @@ template <class T> struct buffer {
 	size_t bytes;
 };
 
-/* ---- what each rank does ---------------------------------------------------------------------------------- */
+/* ---- operations of each rank ------------------------------------------------------------------------------- */
 
 template <class T>
 static bool one_all_reduce(rank_of &r, size_t n, HcclDataType type, HcclReduceOp op, std::uint64_t round)
@@ -182,7 +182,7 @@ static bool with_root(rank_of &r)
 	return true;
 }
 
-/* Of rank a for rank b: as many elements, all of one value. */
+/* Number of elements that rank a sends to rank b, all of one value. */
 static size_t count_of(uint32_t a, uint32_t b)
 {
 	return (a * 5 + b * 3) % 7 * sized(20011, 501);
@@ -244,7 +244,7 @@ static bool point_to_point(rank_of &r)
 	return true;
 }
 
-/* Operations in two streams follow one another, without an event of the caller's; a barrier; nothing to do. */
+/* Operations in two streams are ordered without an event of the caller; a barrier; operations without data. */
 static bool streams(rank_of &r)
 {
 	const size_t n = 5000;
@@ -301,7 +301,7 @@ static bool refusals(rank_of &r)
 
 /* ---- the group in processes -------------------------------------------------------------------------------- */
 
-/* What the ranks share: the root info as soon as there is one, and counts of what they have come to. */
+/* Shared by the ranks: the root info when it is available, and progress counters. */
 struct shared {
 	HcclRootInfo root;
 	std::uint32_t rooted, joined, go;
@@ -313,7 +313,7 @@ static std::uint32_t read_word(const std::uint32_t *word)
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-/* Not until(), whose failure is cmocka's: this is a child. */
+/* Replaces until(), which uses cmocka's asserts: this is a child. */
 static bool eventually(const std::function<bool()> &done)
 {
 	for (int tries = 0; tries < 60000; tries++, usleep(1000))
@@ -339,7 +339,7 @@ static bool join_group(rank_of &r, uint32_t size = ranks)
 
 static bool open_rank(rank_of &r)
 {
-	MUST(eventually([&] { return !aclrtSetDevice(r.device); })); /* the server takes the next client */
+	MUST(eventually([&] { return !aclrtSetDevice(r.device); })); /* until the server accepts the next client */
 	GOOD(aclrtCreateStream(&r.stream));
 	GOOD(aclrtCreateStream(&r.other));
 	return true;
@@ -408,7 +408,7 @@ static void in_processes(void **)
 		assert_int_equal(status_of(pid), 0);
 }
 
-/* Ranks of one process that meet those of another: each device has its own imports. */
+/* Two processes with two ranks each: each device has its own imports. */
 static bool two_members(uint32_t first)
 {
 	bool second = false;
@@ -430,7 +430,7 @@ static void in_two_processes(void **)
 		assert_int_equal(status_of(pid), 0);
 }
 
-/* The others wait for a rank, which is killed, or just late: they are notified, and their streams end. */
+/* The other ranks wait for a rank that is killed, or late: they get an error, and their streams stop. */
 static bool is_missed(rank_of &r, HcclResult why)
 {
 	buffer<float> a(100000);
@@ -479,7 +479,7 @@ static void lose(uint32_t victim, work what)
 
 static void a_rank_is_killed(void **)
 {
-	lose(0, misses_killed); /* the one that accepted */
+	lose(0, misses_killed); /* the rank that accepts connections */
 	lose(ranks - 1, misses_killed);
 }
 
@@ -528,7 +528,7 @@ static void in_threads(void **)
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
 
-/* In this process, which has a device by now: wrong infos and ranks, and a group that no other rank joins. */
+/* In this process, which has a device: invalid infos and ranks, and a group that no other rank joins. */
 static void wrong_groups(void **)
 {
 	HcclRootInfo root = {}, wrong;
@@ -543,7 +543,7 @@ static void wrong_groups(void **)
 	memset(&wrong, 'x', sizeof(wrong));
 	assert_int_equal(HcclCommInitRootInfo(2, &wrong, 0, &comm), HCCL_E_PARA);
 	wrong = root;
-	wrong.internal[8] = char(wrong.internal[8] ^ 1); /* another host's */
+	wrong.internal[8] = char(wrong.internal[8] ^ 1); /* of another host */
 	assert_int_equal(HcclCommInitRootInfo(2, &wrong, 0, &comm), HCCL_E_NOT_SUPPORT);
 	memset(&config, 0, sizeof(config));
 	assert_int_equal(HcclCommInitRootInfoConfig(1, &root, 0, &config, &comm), HCCL_E_PARA);
@@ -564,7 +564,7 @@ int main()
 {
 	const CMUnitTest tests[] = {cmocka_unit_test(in_processes), cmocka_unit_test(in_two_processes),
 				    cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_is_late),
-				    /* This process uses the library from here on, and so forks no more. */
+				    /* From here on this process uses the library, and must not fork. */
 				    cmocka_unit_test(in_threads), cmocka_unit_test(wrong_groups)};
 	std::string list = getenv("USDMA_DEVICES");
 

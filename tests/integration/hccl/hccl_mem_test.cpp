@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hccl::DeviceMem, hccl::HostMem and hccl::Stream: every row of their tables. */
+/* hccl::DeviceMem, hccl::HostMem and hccl::Stream: every documented behaviour. */
 #include "tests/integration/hccl/support.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace {
 
-/* How much device memory is free now. */
+/* Bytes of free device memory. */
 size_t free_bytes()
 {
 	size_t free = 0, total = 0;
@@ -72,7 +72,7 @@ void test_alloc(void **)
 	void *ptr = m.ptr();
 	assert_int_equal(DeviceMem::alloc(m, 0), HCCL_E_RUNTIME);
 	assert_int_equal(DeviceMem::alloc(m, u64(1) << 45), HCCL_E_OOM);
-	assert_ptr_equal(m.ptr(), ptr); /* an error leaves it */
+	assert_ptr_equal(m.ptr(), ptr); /* unchanged by an error */
 	{
 		DeviceMem bad = DeviceMem::alloc(u64(1) << 45);
 
@@ -81,9 +81,9 @@ void test_alloc(void **)
 	}
 	m.free();
 	assert_null(m.ptr());
-	assert_int_equal(m.size(), 1 << 20); /* stays */
+	assert_int_equal(m.size(), 1 << 20); /* unchanged */
 	assert_true(freed(ptr));
-	m.free(); /* nothing left: nothing happens */
+	m.free(); /* already freed: no effect */
 }
 
 void test_ownership(void **)
@@ -120,7 +120,7 @@ void test_assign_keeps_the_former(void **)
 	DeviceMem a = DeviceMem::alloc(4096), b = DeviceMem::alloc(4096);
 	void *former = a.ptr();
 
-	a = b; /* a view of b now; what a owned is the caller's to free */
+	a = b; /* a becomes a view of b; the caller must free what a owned */
 	assert_false(freed(former));
 	assert_int_equal(aclrtFree(former), 0);
 	a.free();
@@ -242,7 +242,7 @@ void test_stream_owner(void **)
 	assert_int_equal(aclrtStreamQuery(handle, &status), ACL_ERROR_RT_INVALID_HANDLE);
 }
 
-/* The owner dies under another context, and that one is current afterwards. */
+/* The owner is destroyed in another context, which is still current afterwards. */
 void test_stream_context(void **)
 {
 	aclrtContext mine, other, now;
@@ -286,7 +286,7 @@ template <typename T> T read_at(const Stream &s, size_t offset)
 	return value;
 }
 
-/* What code compiled with hcomm's own headers reads at fixed offsets, and the names it links. */
+/* Field offsets and symbol names that code compiled with hcomm's headers uses. */
 void test_stream_layout(void **)
 {
 	Stream owner(StreamType::STREAM_TYPE_ONLINE);
@@ -345,7 +345,7 @@ void test_stream_tasks(void **)
 		assert_int_equal(out.taskLogicCmd.index, i);
 		assert_int_equal(out.taskLogicCmd.taskLogicType, TaskLogicType::TRANSPORT_TYPE);
 	}
-} /* the third one goes with its stream */
+} /* the stream's destructor frees the third one */
 
 } // namespace
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Dispatchers and their tasks: every row of the tables, and that the data moves. */
+/* Dispatchers and their tasks: the results of each call, and the copied data. */
 #include "tests/integration/hccl/support.h"
 
 #include <cmath>
@@ -61,7 +61,7 @@ void test_dispatcher(void **)
 	assert_int_equal(HcclDispatcherDestroy(&d), HCCL_E_PTR);
 }
 
-/* A thread without a context gets one with the dispatcher, and loses it with it. */
+/* A dispatcher creates the context of a thread that has none, and destroys it with itself. */
 void test_dispatcher_sets_device(void **)
 {
 	std::thread([] {
@@ -98,7 +98,7 @@ void test_d2d_pointers(void **)
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, t.b, outside, t.stream), HCCL_E_PTR);
 	DeviceMem small = t.b.range(0, n_bytes - 1);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, small, t.a, t.stream), HCCL_E_PTR); /* not E_PARA */
-	assert_int_equal(HcclD2DMemcpyAsync(t.d, small, t.a, t.none), HCCL_E_PTR); /* before the stream is looked at */
+	assert_int_equal(HcclD2DMemcpyAsync(t.d, small, t.a, t.none), HCCL_E_PTR);   /* before the stream is checked */
 }
 
 void test_d2d_copies(void **)
@@ -123,13 +123,13 @@ void test_d2d_copies(void **)
 void test_d2d_nothing_to_do(void **)
 {
 	bench t;
-	aclrtStream gone = nullptr;
+	aclrtStream destroyed = nullptr;
 	DeviceMem zero = t.a.range(10, 0);
 
-	/* a dead stream would tell of anything enqueued */
-	assert_int_equal(aclrtCreateStream(&gone), 0);
-	Stream dead(gone);
-	assert_int_equal(aclrtDestroyStream(gone), 0);
+	/* a destroyed stream refuses work, so that only calls without work succeed */
+	assert_int_equal(aclrtCreateStream(&destroyed), 0);
+	Stream dead(destroyed);
+	assert_int_equal(aclrtDestroyStream(destroyed), 0);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, t.b, t.a, dead), HCCL_E_RUNTIME);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, t.b, zero, dead), HCCL_SUCCESS);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, t.a, t.a, dead), HCCL_SUCCESS);
@@ -154,11 +154,12 @@ void test_d2d_without_stream(void **)
 	DeviceMem nothing = DeviceMem::create(x.data(), 0);
 
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, vy, vx, t.none), HCCL_SUCCESS);
-	assert_memory_equal(y.data(), x.data(), 1000); /* already */
+	assert_memory_equal(y.data(), x.data(), 1000); /* copied when the call returns */
 	assert_int_equal(y[1000], 'y');
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, vx, vx, t.none), HCCL_SUCCESS);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, vy, nothing, t.none), HCCL_SUCCESS);
-	assert_int_equal(HcclD2DMemcpyAsync(t.d, nothing, nothing, t.none), HCCL_E_INTERNAL); /* memcpy_s wants room */
+	assert_int_equal(HcclD2DMemcpyAsync(t.d, nothing, nothing, t.none),
+			 HCCL_E_INTERNAL); /* memcpy_s refuses a size of 0 */
 	DeviceMem low = vy.range(0, 100), high = vy.range(50, 100);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, high, low, t.none), HCCL_E_INTERNAL);
 	assert_int_equal(HcclD2DMemcpyAsync(t.d, t.b, t.a, t.none), HCCL_E_INTERNAL); /* instead of a crash */
@@ -292,7 +293,7 @@ void test_reduce(void **)
 	reduce_as<double>(HCCL_DATA_TYPE_FP64);
 }
 
-/* Two streams pass a buffer to and fro; each step waits for the other. */
+/* Two streams use a buffer in turns; each step waits for the other stream. */
 void test_signals(void **)
 {
 	bench t;

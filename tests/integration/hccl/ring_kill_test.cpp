@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device's process is killed while a ring of devices works: every rank returns
- * an error, and soon.  ring_kill_test USDMA-SIM
+ * A device process is killed while a ring of devices works: every rank returns an
+ * error before the deadline.  ring_kill_test USDMA-SIM
  */
 #include "docs/examples/hccl/ring.h"
 #include "tests/support/sim_process.h"
@@ -60,7 +60,7 @@ int teardown(void **)
 	return ret;
 }
 
-void lose_one(unsigned base, unsigned n)
+void kill_one_device(unsigned base, unsigned n)
 {
 	const unsigned victim = unsigned(usdma::test::rng(base)() % n);
 	std::atomic<u64> done{0};
@@ -95,7 +95,7 @@ void lose_one(unsigned base, unsigned n)
 	killed = true;
 	assert_false(all.failed);
 	stop(sims[base + victim]);
-	for (std::thread &t : threads) /* a rank that hangs ends in the test's deadline */
+	for (std::thread &t : threads) /* if a rank hangs, the test's deadline kills the test */
 		t.join();
 	for (unsigned i = 0; i < n; i++)
 		assert_int_not_equal(results[i], HCCL_SUCCESS);
@@ -103,12 +103,12 @@ void lose_one(unsigned base, unsigned n)
 
 void test_two(void **)
 {
-	lose_one(0, 2);
+	kill_one_device(0, 2);
 }
 
 void test_four(void **)
 {
-	lose_one(2, 4);
+	kill_one_device(2, 4);
 }
 
 } // namespace

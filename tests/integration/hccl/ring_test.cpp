@@ -13,7 +13,7 @@ constexpr u64 max_count = 20011;
 
 struct word {
 	HcclDataType type;
-	bool whole; /* an integer: any bits will do */
+	bool whole; /* an integer: any bits are valid */
 };
 
 constexpr word words[] = {
@@ -24,7 +24,7 @@ constexpr word words[] = {
 };
 constexpr HcclReduceOp ops[] = {HCCL_REDUCE_SUM, HCCL_REDUCE_PROD, HCCL_REDUCE_MAX, HCCL_REDUCE_MIN};
 
-/* A float that every type holds exactly, and so do sums and products of eight of them. */
+/* A float that every type represents exactly, with all sums and products of eight of them. */
 double small(std::mt19937_64 &gen, HcclReduceOp op)
 {
 	static constexpr double factors[] = {1, -1, 2, 0.5, 1, -2};
@@ -138,7 +138,7 @@ data make(const word &w, HcclReduceOp op, u64 count, std::mt19937_64 &gen)
 	return d;
 }
 
-/* The plain way: one after the other. */
+/* The expected result: one rank after the other. */
 data plain(const word &w, HcclReduceOp op, u64 count, const std::vector<data> &inputs)
 {
 	const size_t each = element_bytes(w.type);
@@ -196,10 +196,10 @@ void play_all(unsigned n, const std::vector<round> &rounds)
 			results[i] = r.open(s32(i), max_count * 8);
 			for (size_t k = 0; k < rounds.size() && results[i] == HCCL_SUCCESS; k++) {
 				HcclResult ret = put(r, rounds[k].inputs[i]);
-				all.meet.arrive_and_wait(); /* all have put theirs */
+				all.meet.arrive_and_wait(); /* all ranks have stored their input */
 				if (ret == HCCL_SUCCESS)
 					ret = play(r, rounds[k], i, &got);
-				all.meet.arrive_and_wait(); /* all have fetched theirs */
+				all.meet.arrive_and_wait(); /* all ranks have read their result */
 				if (ret != HCCL_SUCCESS || all.failed)
 					results[i] = ret == HCCL_SUCCESS ? HCCL_E_REMOTE : ret;
 				if (results[i] == HCCL_SUCCESS && got != rounds[k].expected)

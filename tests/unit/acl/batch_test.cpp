@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of aclrtMemcpyBatch and its three relatives: code, failIndex, and what was copied before the bad item. */
+/* aclrtMemcpyBatch and its three variants: code, failIndex, and the data copied before the invalid item. */
 #include "misuse.h"
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t untouched = 0x5a5a5a5a;
 
-/* A batch of n host → device items that is good until a test spoils it. */
+/* A valid batch of n host → device items, which a test modifies. */
 struct batch {
 	std::vector<void *> dst, src;
 	std::vector<size_t> max, size, index;
@@ -74,7 +74,7 @@ static void test_arguments(void **)
 					  b.index.data(), 1, &b.fail),
 			 100000);
 	assert_int_equal(b.fail, untouched);
-	/* All sizes 0 comes before the other pointers are looked at. */
+	/* If all sizes are 0, the other pointers are not checked. */
 	assert_int_equal(
 		aclrtMemcpyBatchAsync(nullptr, nullptr, nullptr, zero, 4, nullptr, nullptr, 0, &b.fail, nullptr), 0);
 	assert_int_equal(b.fail, SIZE_MAX);
@@ -205,7 +205,7 @@ static void test_streams(void **)
 	assert_int_equal(aclrtSynchronizeStream(nullptr), 0);
 }
 
-/* Items before the bad one are there, those behind it are not; both kinds of host memory, both ways. */
+/* Items before the invalid one are copied, later ones are not; from pinned and from pageable memory. */
 static void test_data(void **)
 {
 	fixture f;

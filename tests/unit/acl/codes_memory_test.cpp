@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The codes that the headers name and no other test asks for: memory, copies, virtual ranges, keys and pools.
- * tests/docs/codes.py holds that each code of each call stands in some test.
+ * The codes named by the headers that no other test checks: memory, copies, virtual ranges, keys and pools.
+ * tests/docs/codes.py checks that each code of each call is in a test.
  */
 #include "acl/rt_compat.h"
 #include "driver/base/valgrind.h"
@@ -14,12 +14,12 @@
 #include <unistd.h>
 #include <vector>
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
 
-/* Bytes: more than any machine has. */
+/* More bytes than any machine has. */
 static constexpr size_t too_much = size_t(1) << 45;
 
 static void test_copies(void **)
@@ -165,7 +165,7 @@ static void test_virtual_memory(void **)
 	static size_t g;
 	static uint64_t flag, number;
 	static int32_t pid = 1;
-	static aclrtPhysicalMemProp good, ddr, said;
+	static aclrtPhysicalMemProp good, ddr, properties;
 	static aclrtMemAccessDesc access = {ACL_RT_MEM_ACCESS_FLAGS_READWRITE, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {}};
 	static aclrtMemLocation here = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 	static aclrtMemFabricHandle fabric;
@@ -193,9 +193,9 @@ static void test_virtual_memory(void **)
 		ROW(100000, aclrtMemGetAccess(va, &here, nullptr)),
 		ROW(100000, aclrtMemRetainAllocationHandle(nullptr, &h2)),
 		ROW(100000, aclrtMemRetainAllocationHandle(va, nullptr)),
-		ROW(100000, aclrtMemGetAllocationPropertiesFromHandle(nullptr, &said)),
+		ROW(100000, aclrtMemGetAllocationPropertiesFromHandle(nullptr, &properties)),
 		ROW(100000, aclrtMemGetAllocationPropertiesFromHandle(h, nullptr)),
-		ROW(0, aclrtMemGetAllocationPropertiesFromHandle(h, &said) ?: said.memAttr != good.memAttr),
+		ROW(0, aclrtMemGetAllocationPropertiesFromHandle(h, &properties) ?: properties.memAttr != good.memAttr),
 		ROW(107017, aclrtMemExportToShareableHandle(f.stream, ACL_MEM_HANDLE_TYPE_NONE, 0, &number)),
 		ROW(100000, aclrtMemExportToShareableHandleV2(h, 0, plain, nullptr)),
 		ROW(107000, aclrtMemExportToShareableHandleV2(h, 0, unknown, &number)),
@@ -217,7 +217,7 @@ static void test_virtual_memory(void **)
 		ALONE(107002, aclrtMemImportFromShareableHandleV2(&number, unknown, 0, &h2)),
 		ROW(107000, aclrtMemImportFromShareableHandleV2(&number, unknown, 0, &h2)),
 		ROW(107000, aclrtMemImportFromShareableHandleV2(&fabric, fabrics, 0, &h2)),
-		/* One export of one kind. */
+		/* A handle has one export, of one kind. */
 		ROW(507899, aclrtMemExportToShareableHandleV2(h, 0, fabrics, &fabric)),
 		ROW(100000, aclrtMemP2PMap(nullptr, 8, 1, 0)),
 		ROW(100000, aclrtMemP2PMap(f.dev, 0, 1, 0)),
@@ -233,7 +233,7 @@ static void test_virtual_memory(void **)
 		ROW(0, aclrtUnmapMem(va)            ?:
 			       aclrtFreePhysical(h) ?:
 						      aclrtReleaseMemAddress(va)),
-		ROW(107017, aclrtMemGetAllocationPropertiesFromHandle(h, &said)),
+		ROW(107017, aclrtMemGetAllocationPropertiesFromHandle(h, &properties)),
 	};
 
 	good = {ACL_MEM_HANDLE_TYPE_NONE,
@@ -246,7 +246,7 @@ static void test_virtual_memory(void **)
 	run_rows(rows);
 }
 
-/* Where a FABRIC handle of this library has the host, and in its key the process and the secret. */
+/* Offsets in this library's FABRIC handles: the host, and in the key the process and the secret. */
 static constexpr size_t host_at = 8, process_at = 32, secret_at = 50;
 
 static aclrtMemFabricHandle *other_byte(const aclrtMemFabricHandle *h, size_t at)
@@ -339,13 +339,13 @@ static void test_keys(void **)
 static void test_pools(void **)
 {
 	static aclrtMemPool pool, dead;
-	static aclrtMemPoolProps good, away, handles;
+	static aclrtMemPoolProps good, invalid_device, handles;
 	static void *p;
 	static uint64_t keep = 1 << 20, one = 1;
 	static uint32_t on = 1;
 	static const auto threshold = ACL_RT_MEM_POOL_ATTR_RELEASE_THRESHOLD;
 	static const row rows[] = {
-		ROW(107001, aclrtMemPoolCreate(&pool, &away)),
+		ROW(107001, aclrtMemPoolCreate(&pool, &invalid_device)),
 		ROW(107000, aclrtMemPoolCreate(&pool, &handles)),
 		ROW(0, aclrtMemPoolCreate(&dead, &good) ?: aclrtMemPoolDestroy(dead)),
 		ROW(0, aclrtMemPoolCreate(&pool, &good)),
@@ -373,8 +373,8 @@ static void test_pools(void **)
 
 	good = {};
 	good.location = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
-	away = handles = good;
-	away.location.id = 99;
+	invalid_device = handles = good;
+	invalid_device.location.id = 99;
 	handles.handleType = ACL_MEM_HANDLE_TYPE_POSIX;
 	run_rows(rows);
 }
@@ -413,7 +413,7 @@ static void test_host_node(void **)
 	assert_int_equal(aclrtResetDevice(0), 0);
 }
 
-/* False: the process has not that many addresses in one piece (a sanitizer has taken them). */
+/* False: the process has no free range of this size (a sanitizer uses the addresses). */
 static bool addresses_left(size_t size)
 {
 	void *p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -430,7 +430,7 @@ static void copy_through(char *at, const std::vector<char> &data)
 	assert_memory_equal(back.data(), data.data(), data.size());
 }
 
-/* Terabytes of addresses: what is mapped somewhere in the middle works, and a release gives them back. */
+/* Terabytes of addresses: memory can be mapped anywhere in the range; a release makes the addresses free. */
 static void test_large_reservations(void **)
 {
 	constexpr size_t piece = 2 << 20, tera = size_t(1) << 40;
@@ -448,7 +448,7 @@ static void test_large_reservations(void **)
 	fill_random(data.data(), data.size(), gen);
 	assert_int_equal(aclrtSetDevice(0), 0);
 	assert_int_equal(aclrtMallocPhysical(&h, piece, &prop, 0), 0);
-	/* More in all than the process has addresses. */
+	/* In total more than the process's address space. */
 	for (size_t size : {4 * tera, 8 * tera, 16 * tera, 32 * tera, 32 * tera, 32 * tera, 32 * tera, 32 * tera}) {
 		if (!addresses_left(size))
 			continue;

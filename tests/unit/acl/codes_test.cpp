@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The codes that the headers name and no other test asks for: devices, contexts, streams, events, callbacks
- * and notifies.  tests/docs/codes.py holds that each code of each call stands in some test.
+ * The codes named by the headers that no other test checks: devices, contexts, streams, events, callbacks
+ * and notifies.  tests/docs/codes.py checks that each code of each call is in a test.
  */
 #include "acl/rt_compat.h"
 #include "misuse.h"
@@ -10,7 +10,7 @@
 #include <chrono>
 #include <vector>
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
@@ -22,7 +22,7 @@ static aclError no_end(void *)
 	return 0;
 }
 
-static void test_use(void **)
+static void test_versions_and_data_buffers(void **)
 {
 	static char runtime[] = "runtime", other[] = "toolkit", text[ACL_PKG_VERSION_MAX_SIZE];
 	static const aclCannAttr *attrs;
@@ -154,19 +154,19 @@ static void test_devices(void **)
 static void test_contexts(void **)
 {
 	static int64_t v;
-	static const auto none = static_cast<aclSysParamOpt>(99), known = ACL_OPT_ENABLE_KERNEL_EARLY_START;
+	static const auto none = static_cast<aclSysParamOpt>(99), early_start = ACL_OPT_ENABLE_KERNEL_EARLY_START;
 	static const row rows[] = {
-		ALONE(107002, aclrtCtxSetSysParamOpt(known, 1)),
-		ROW(100000, aclrtCtxGetSysParamOpt(known, nullptr)),
+		ALONE(107002, aclrtCtxSetSysParamOpt(early_start, 1)),
+		ROW(100000, aclrtCtxGetSysParamOpt(early_start, nullptr)),
 		ROW(100000, aclrtCtxGetSysParamOpt(none, &v)),
-		ALONE(107002, aclrtCtxGetSysParamOpt(known, &v)),
+		ALONE(107002, aclrtCtxGetSysParamOpt(early_start, &v)),
 		ROW(100000, aclrtSetSysParamOpt(none, 1)),
-		ROW(100000, aclrtGetSysParamOpt(known, nullptr)),
+		ROW(100000, aclrtGetSysParamOpt(early_start, nullptr)),
 		ROW(100000, aclrtGetSysParamOpt(none, &v)),
-		ROW(107021, aclrtGetSysParamOpt(known, &v)),
-		ROW(0, aclrtSetSysParamOpt(known, 7)          ?:
-			       aclrtGetSysParamOpt(known, &v) ?:
-								v != 7),
+		ROW(107021, aclrtGetSysParamOpt(early_start, &v)),
+		ROW(0, aclrtSetSysParamOpt(early_start, 7)          ?:
+			       aclrtGetSysParamOpt(early_start, &v) ?:
+								      v != 7),
 	};
 
 	run_rows(rows);
@@ -211,7 +211,7 @@ static void test_streams(void **)
 		ROW(100000, aclrtActiveStream(f.stream, nullptr)),
 		ROW(107017, aclrtActiveStream(f.dead_stream, f.stream)),
 		ROW(107017, aclrtActiveStream(f.stream, f.dead_stream)),
-		ROW(107000, aclrtRegStreamStateCallback("nobody", nullptr, nullptr)),
+		ROW(107000, aclrtRegStreamStateCallback("unregistered", nullptr, nullptr)),
 		ROW(100000, aclrtGetThreadLastTaskId(nullptr)),
 		ALONE(107002, aclrtGetThreadLastTaskId(&u)),
 		ROW(107017, aclrtSetStreamOverflowSwitch(f.dead_stream, 1)),
@@ -224,7 +224,7 @@ static void test_streams(void **)
 	run_rows(rows);
 }
 
-/* A number that grows with each task of the thread, and no other thread's. */
+/* The id of the thread's last task increases with each task. */
 static void test_task_numbers(void **)
 {
 	fixture f;
@@ -292,7 +292,7 @@ static void test_callbacks(void **)
 		ROW(107003, aclrtLaunchCallback(nothing, nullptr, ACL_CALLBACK_BLOCK, f.foreign)),
 		ROW(107003, aclrtLaunchHostFunc(f.foreign, nothing, nullptr)),
 		ROW(100000, aclrtValueWait(nullptr, 1, 0, f.stream)),
-		ROW(107000, aclrtSetDeviceTaskAbortCallback("nobody", nullptr, nullptr)),
+		ROW(107000, aclrtSetDeviceTaskAbortCallback("unregistered", nullptr, nullptr)),
 	};
 
 	me = uint64_t(pthread_self());
@@ -363,9 +363,9 @@ static void test_notifies(void **)
 	run_rows(rows);
 }
 
-/* ---- what takes time, or much of something ------------------------------------------------------------ */
+/* ---- timeouts and limits ------------------------------------------------------------------------------ */
 
-/* A function may look at its gate when its test is over. */
+/* Static: a host function may read its gate after the end of its test. */
 struct gate {
 	std::atomic<bool> entered{false}, open{false};
 };
@@ -378,7 +378,7 @@ static void wait_at(void *g)
 		std::this_thread::yield();
 }
 
-/* A host function runs until 20 ms after the end is asked for; a millisecond was allowed. */
+/* A host function runs for 20 ms after the abort, whose timeout is 1 ms. */
 static void test_abort_takes_long(void **)
 {
 	fixture f;
@@ -395,7 +395,7 @@ static void test_abort_takes_long(void **)
 	later.join();
 }
 
-/* It runs for longer than USDMA_HANG_MS. */
+/* The function runs for longer than USDMA_HANG_MS. */
 static void test_function_does_not_end(void **)
 {
 	for (const bool abort : {true, false}) {
@@ -424,7 +424,7 @@ static void test_function_does_not_end(void **)
 	assert_int_equal(aclrtCreateStream(&f.stream), 0);
 }
 
-static int32_t complain(int32_t, aclrtDeviceTaskAbortStage, uint32_t, void *)
+static int32_t failing_callback(int32_t, aclrtDeviceTaskAbortStage, uint32_t, void *)
 {
 	return 5;
 }
@@ -433,15 +433,15 @@ static void test_abort_callback_fails(void **)
 {
 	fixture f;
 
-	assert_int_equal(aclrtSetDeviceTaskAbortCallback("bad", complain, nullptr), 0);
+	assert_int_equal(aclrtSetDeviceTaskAbortCallback("bad", failing_callback, nullptr), 0);
 	assert_int_equal(aclrtDeviceTaskAbort(0, 0), 507000);
 	assert_int_equal(aclrtSetDeviceTaskAbortCallback("bad", nullptr, nullptr), 0);
 	assert_int_equal(aclrtDeviceTaskAbort(0, 0), 0);
 }
 
-static constexpr uint32_t most_notifies = 65536, notifies_of_the_fixture = 1;
+static constexpr uint32_t max_notifies = 65536, notifies_of_the_fixture = 1;
 
-/* As many as the library says that there can be, and one. */
+/* Creates `left` objects; the next one fails with `want`. */
 template <class M, class D> static void fill_up(uint32_t left, aclError want, M make, D drop)
 {
 	std::vector<void *> all;
@@ -481,14 +481,14 @@ static void test_all_notifies(void **)
 	fixture f;
 
 	fill_up(
-		most_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCreateNotify(n, 0); },
+		max_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCreateNotify(n, 0); },
 		aclrtDestroyNotify);
 	fill_up(
-		most_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCntNotifyCreate(n, 0); },
+		max_notifies - notifies_of_the_fixture, 207009, [](void **n) { return aclrtCntNotifyCreate(n, 0); },
 		aclrtCntNotifyDestroy);
 }
 
-/* Kernels: programs link, and each call is refused. */
+/* Kernels are not supported: each call checks its arguments and is refused. */
 static void test_kernels(void **)
 {
 	static void *some = &some, *got;
@@ -546,7 +546,7 @@ static void test_capability(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_use),
+		cmocka_unit_test(test_versions_and_data_buffers),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_streams),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * aclInit, its file, and ASCEND_RT_VISIBLE_DEVICES.  All of them count once for a
- * process, so each case has one of its own.
+ * aclInit, its file, and ASCEND_RT_VISIBLE_DEVICES.  They are read once per process,
+ * so each case runs in its own process.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -25,8 +25,8 @@ static char folder[] = "/tmp/usdma-acl-init-XXXXXX";
 		}                                                                                                      \
 	} while (0)
 
-/* Runs the case in a child; it ends by itself where something is wrong. */
-template <class F> static void apart(F what)
+/* Runs the case in a child; CHECK exits with status 1. */
+template <class F> static void in_child(F what)
 {
 	int status;
 	const pid_t child = fork();
@@ -53,8 +53,8 @@ static std::string file(const char *name, const char *content)
 
 /* ---- visible devices -------------------------------------------------------------------------------- */
 
-/* Which of the three devices this is: each has memory of another size. */
-static int which(int32_t id)
+/* The index of the configured device, found by the size of its memory. */
+static int configured_index(int32_t id)
 {
 	size_t left, total;
 
@@ -66,7 +66,7 @@ static int which(int32_t id)
 
 static void check_visible(const char *list, const std::string &want)
 {
-	apart([&] {
+	in_child([&] {
 		uint32_t n = 0;
 
 		setenv("USDMA_DEVICES", "sim:mem=16M,sim:mem=32M,sim:mem=64M", 1);
@@ -74,7 +74,7 @@ static void check_visible(const char *list, const std::string &want)
 		CHECK(aclrtGetDeviceCount(&n) == (want.empty() ? 207004 : 0));
 		CHECK(n == want.size());
 		for (size_t i = 0; i < n; i++)
-			CHECK(which(int32_t(i)) == want[i] - '0');
+			CHECK(configured_index(int32_t(i)) == want[i] - '0');
 		CHECK(aclrtSetDevice(int32_t(n)) == 107001);
 		CHECK(aclrtSetDevice(-1) == 107001);
 	});
@@ -96,12 +96,12 @@ static void test_visible_devices(void **)
 		{"2,0", ""},
 		{"1,1", ""},
 		{"0,2,1,9", ""},
-		/* Read up to what is no device. */
+		/* Read up to the first invalid device. */
 		{"1,9,0", "1"},
 		{"3", ""},
 		{"4294967296", ""},
 		{"99999999999999999999", ""},
-		/* Read up to another character. */
+		/* Read up to an invalid character. */
 		{"1, 2,3", "1"},
 		{" 1", ""},
 		{"+1", ""},
@@ -122,7 +122,7 @@ static void test_visible_devices(void **)
 
 static void test_no_such_node(void **)
 {
-	apart([] {
+	in_child([] {
 		void *p = nullptr;
 
 		setenv("USDMA_DEVICES", "sim:mem=16M", 1);
@@ -138,7 +138,7 @@ static void test_no_such_node(void **)
 
 static void test_files(void **)
 {
-	apart([] {
+	in_child([] {
 		CHECK(aclInit((std::string(folder) + "/missing").c_str()) == 100003);
 		CHECK(aclGetRecentErrMsg());
 		CHECK(aclInit(folder) == 100003);
@@ -149,11 +149,11 @@ static void test_files(void **)
 					   (std::string("{\"defaultDevice\": {\"default_device\": ") + bad + "}}")
 						   .c_str())
 					      .c_str()) == 100000);
-		CHECK(aclFinalize() == 100037); /* none of them has counted */
+		CHECK(aclFinalize() == 100037); /* none of them has initialized */
 		CHECK(!aclInit(file("good", "{\"unknown\": [1, 2]}").c_str()));
 		CHECK(!aclFinalize());
-		CHECK(aclInit(nullptr) == 100000); /* another content than the first time */
-		CHECK(aclInit(file("bad", "{\"unknown\": ").c_str()) == 100006); /* that it is no JSON is said first */
+		CHECK(aclInit(nullptr) == 100000);                               /* differs from the first file */
+		CHECK(aclInit(file("bad", "{\"unknown\": ").c_str()) == 100006); /* invalid JSON is reported first */
 		CHECK(aclInit((std::string(folder) + "/missing").c_str()) == 100003);
 		CHECK(!aclInit(file("copy", "{\"unknown\": [1, 2]}").c_str()));
 		CHECK(!aclFinalize());
@@ -162,11 +162,11 @@ static void test_files(void **)
 
 static void test_counts(void **)
 {
-	apart([] {
+	in_child([] {
 		uint64_t left = 7;
 
 		CHECK(aclFinalize() == 100037);
-		/* Errors of this layer leave the last error alone, and have a message. */
+		/* Errors of this layer do not set the last error, and have a message. */
 		CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL) && aclGetRecentErrMsg());
 		CHECK(aclInit("/no/such/file") == 100003);
 		CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL) && aclGetRecentErrMsg());
@@ -189,7 +189,7 @@ static void test_counts(void **)
 	});
 }
 
-/* ---- what the file says ----------------------------------------------------------------------------- */
+/* ---- settings of the file --------------------------------------------------------------------------- */
 
 static aclError elsewhere(aclError (*call)())
 {
@@ -212,7 +212,7 @@ static aclError use_memory()
 
 static void test_default_device(void **)
 {
-	apart([] {
+	in_child([] {
 		setenv("USDMA_DEVICES", "sim:mem=16M,sim:mem=16M", 1);
 		CHECK(elsewhere(use_memory) == 107002);
 		CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"1\"}}").c_str()));
@@ -221,16 +221,16 @@ static void test_default_device(void **)
 		CHECK(!aclFinalize());
 		CHECK(elsewhere(use_memory) == 107002);
 	});
-	apart([] { /* one that is not there */
-		   setenv("USDMA_DEVICES", "sim:mem=16M", 1);
-		   CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"5\"}}").c_str()));
-		   CHECK(elsewhere(use_memory) == 107002);
+	in_child([] { /* a device that does not exist */
+		      setenv("USDMA_DEVICES", "sim:mem=16M", 1);
+		      CHECK(!aclInit(file("c", "{\"defaultDevice\": {\"default_device\": \"5\"}}").c_str()));
+		      CHECK(elsewhere(use_memory) == 107002);
 	});
 }
 
 static void test_cannot_be_opened(void **)
 {
-	apart([] {
+	in_child([] {
 		aclrtContext c;
 
 		setenv("USDMA_DEVICES", "vfio-user:/nonexistent/socket", 1);
@@ -249,7 +249,7 @@ static aclError make_message()
 static void test_message_mode(void **)
 {
 	for (const char *mode : {"", "{\"err_msg_mode\": \"0\"}", "{\"err_msg_mode\": \"1\"}"})
-		apart([mode] {
+		in_child([mode] {
 			const bool shared = strchr(mode, '1');
 
 			CHECK(!aclInit(*mode ? file("c", mode).c_str() : nullptr));
@@ -269,51 +269,51 @@ static void test_message_mode(void **)
 
 /* ---- callbacks -------------------------------------------------------------------------------------- */
 
-struct heard {
+struct callback_log {
 	std::string text;
-	int inits = 0, ends = 0;
-	aclError answer = 0;
+	int inits = 0, finalizes = 0;
+	aclError result = 0;
 };
 
 static aclError on_init(const char *text, size_t len, void *user)
 {
-	auto *h = static_cast<heard *>(user);
+	auto *h = static_cast<callback_log *>(user);
 
 	h->text.assign(text, len);
 	h->inits++;
-	return h->answer;
+	return h->result;
 }
 
-static aclError on_end(void *user)
+static aclError on_finalize(void *user)
 {
-	auto *h = static_cast<heard *>(user);
+	auto *h = static_cast<callback_log *>(user);
 
-	h->ends++;
-	return h->answer;
+	h->finalizes++;
+	return h->result;
 }
 
 static void test_callbacks(void **)
 {
-	apart([] {
+	in_child([] {
 		const std::string path = file("c", "{\"a\": 1}");
-		heard h;
+		callback_log h;
 
 		CHECK(aclInitCallbackRegister(ACL_REG_TYPE_OTHER, nullptr, &h) == 100000);
 		CHECK(aclInitCallbackUnRegister(ACL_REG_TYPE_OTHER, on_init) == 100000);
 		CHECK(!aclInitCallbackRegister(ACL_REG_TYPE_OTHER, on_init, &h));
-		CHECK(!aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_end, &h));
+		CHECK(!aclFinalizeCallbackRegister(ACL_REG_TYPE_OTHER, on_finalize, &h));
 		CHECK(!h.inits);
 		CHECK(!aclInit(path.c_str()));
 		CHECK(h.inits == 1 && h.text == "{\"a\": 1}");
 		CHECK(aclInit(path.c_str()) == 100002 && h.inits == 1);
-		h.answer = 42;
-		CHECK(aclFinalize() == 42 && h.ends == 1);
+		h.result = 42;
+		CHECK(aclFinalize() == 42 && h.finalizes == 1);
 		CHECK(aclInit(path.c_str()) == 42 && h.inits == 2);
 		CHECK(!aclInitCallbackUnRegister(ACL_REG_TYPE_OTHER, on_init));
-		CHECK(!aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_end));
+		CHECK(!aclFinalizeCallbackUnRegister(ACL_REG_TYPE_OTHER, on_finalize));
 		aclFinalize();
 		CHECK(!aclInit(path.c_str()) && h.inits == 2);
-		CHECK(!aclFinalize() && h.ends == 1);
+		CHECK(!aclFinalize() && h.finalizes == 1);
 	});
 }
 
@@ -322,7 +322,7 @@ static int make_folder(void **)
 	return mkdtemp(folder) ? 0 : -1;
 }
 
-static int drop_folder(void **)
+static int remove_folder(void **)
 {
 	for (const char *name : {"bad", "good", "copy", "c"})
 		unlink((std::string(folder) + "/" + name).c_str());
@@ -338,5 +338,5 @@ int main()
 		cmocka_unit_test(test_cannot_be_opened), cmocka_unit_test(test_no_such_node),
 	};
 
-	return cmocka_run_group_tests(tests, make_folder, drop_folder);
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

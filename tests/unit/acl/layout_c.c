@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The layout table as the C compiler sees the headers. */
+/* The layout table, checked by the C compiler. */
 #include "acl/acl.h"
 #include "acl/acl_dump.h"
 #include "acl/acl_prof.h"
@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-/* ACL_ERROR_* of the ACL family are objects in C, so values are compared when the test runs. */
+/* ACL_ERROR_* of the ACL family are objects in C, so values are compared at run time. */
 #define V(name, value)                                                                                                 \
 	if ((long long)(name) != (long long)(value))                                                                   \
 		return #name;
@@ -41,5 +41,5 @@ const char *layout_c_wrong_value(void)
 #define S(type, size, alignment)                                                                                       \
 	_Static_assert(sizeof(type) == (size), "size of " #type);                                                      \
 	_Static_assert(_Alignof(type) == (alignment), "alignment of " #type);
-#define O(type, member, at) _Static_assert(offsetof(type, member) == (at), "place of " #type "." #member);
+#define O(type, member, at) _Static_assert(offsetof(type, member) == (at), "offset of " #type "." #member);
 #include "layout.inc"

@@ -28,20 +28,20 @@ static constexpr bool count_up(long long first, std::initializer_list<long long>
 #define S(type, size, alignment)                                                                                       \
 	static_assert(sizeof(type) == (size), "size of " #type);                                                       \
 	static_assert(alignof(type) == (alignment), "alignment of " #type);
-#define O(type, member, at) static_assert(offsetof(type, member) == (at), "place of " #type "." #member);
+#define O(type, member, at) static_assert(offsetof(type, member) == (at), "offset of " #type "." #member);
 #include "layout.inc"
 
 static void test_values_in_c(void **)
 {
 	const char *wrong = layout_c_wrong_value();
 
-	/* The first constant with another value, or the names of its run. */
+	/* The first constant with a wrong value, or the names of its R(). */
 	assert_string_equal(wrong ? wrong : "", "");
 }
 
 static void test_inverse_enums(void **)
 {
-	/* The two enums that mean the opposite of each other. */
+	/* Two enums with opposite meanings of the same values. */
 	assert_int_equal(ACL_EVENT_STATUS_COMPLETE, ACL_EVENT_RECORDED_STATUS_NOT_READY);
 	assert_int_equal(ACL_EVENT_STATUS_NOT_READY, ACL_EVENT_RECORDED_STATUS_COMPLETE);
 }

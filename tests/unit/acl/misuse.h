@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tables of misuse share: a device with one of everything, made anew for each row. */
+/* Shared by the tables of misuse: a device with one object of each kind, and the loop over a table's rows. */
 #pragma once
 
 #include "acl/acl.h"
@@ -13,10 +13,10 @@ namespace usdma::test {
 
 inline constexpr size_t block = 64 * 1024;
 
-/* Good arguments to make bad ones from. */
+/* Valid arguments, and invalid handles. */
 struct fixture {
 	void *dev = nullptr, *dev2 = nullptr;   /* device memory of block bytes each */
-	void *lost = nullptr;                   /* a device address of nothing */
+	void *lost = nullptr;                   /* a reserved device address without memory */
 	void *pin = nullptr, *pin2 = nullptr;   /* pinned */
 	char *heap = nullptr, *heap2 = nullptr; /* malloc, 64-byte aligned */
 	aclrtStream stream = nullptr, dead_stream = nullptr, foreign = nullptr;
@@ -78,27 +78,27 @@ private:
 	}
 };
 
-/* Only failures of the runtime's layer set the last error; those, too, that say 207000 as an answer need not. */
-inline bool told_well(aclError got, const char *text, aclError last)
+/* Whether message and last error fit the code: only failures of the runtime's layer set it; 207000 need not. */
+inline bool is_well_reported(aclError got, const char *text, aclError last)
 {
 	const bool runtime = got / 1000 == 107 || got / 1000 == 207 || got / 1000 == 507;
 
 	if (got < ACL_ERROR_INVALID_PARAM) /* success, or a row's own number */
 		return last == 0;
 	if (got == ACL_ERROR_RT_REPORT_TIMEOUT)
-		return true; /* what callers poll for */
+		return true; /* the result of polling */
 	return text && (last == (runtime ? got : 0) || (got == ACL_ERROR_RT_FEATURE_NOT_SUPPORT && !last));
 }
 
 struct row {
 	const char *what;
 	aclError want;
-	bool alone; /* called, and what it said judged, in a thread of its own */
+	bool alone; /* elsewhere() has checked the report, in another thread */
 	aclError (*call)(fixture &f);
 };
 
-/* Runs each row on the one fixture, and says which one differs; settle: a row's work is done before the next one. */
-template <size_t n> void run_rows(const row (&rows)[n], bool settle = false)
+/* Runs the rows on one fixture, and prints each mismatch; synchronize: wait for a row's work before the next row. */
+template <size_t n> void run_rows(const row (&rows)[n], bool synchronize = false)
 {
 	fixture f;
 	size_t bad = 0;
@@ -111,9 +111,9 @@ template <size_t n> void run_rows(const row (&rows)[n], bool settle = false)
 
 		const aclError last = aclrtGetLastError(ACL_RT_THREAD_LEVEL);
 
-		if (settle)
+		if (synchronize)
 			aclrtSynchronizeDevice();
-		if (got == r.want && (r.alone || told_well(got, text, last)))
+		if (got == r.want && (r.alone || is_well_reported(got, text, last)))
 			continue;
 		bad++;
 		if (got == r.want)
@@ -127,14 +127,14 @@ template <size_t n> void run_rows(const row (&rows)[n], bool settle = false)
 inline aclError elsewhere(fixture &f, aclError (*call)(fixture &f))
 {
 	aclError got = -1;
-	bool well = false;
+	bool well_reported = false;
 
 	std::thread([&] {
 		got = call(f);
 		const char *text = aclGetRecentErrMsg();
-		well = told_well(got, text, aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
+		well_reported = is_well_reported(got, text, aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
 	}).join();
-	return well ? got : -1;
+	return well_reported ? got : -1;
 }
 
 } // namespace usdma::test

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
@@ -66,7 +66,7 @@ static void test_last_error(void **)
 	assert_int_equal(aclrtGetLastError(static_cast<aclrtLastErrLevel>(1)), 100000);
 	assert_int_equal(aclrtGetRunMode(&mode), 0);
 	assert_int_equal(mode, ACL_HOST);
-	for (int i = 0; i < 200; i++) /* more than is kept */
+	for (int i = 0; i < 200; i++) /* more than are retained */
 		assert_int_equal(aclrtFree(nullptr), 100000);
 	text = aclGetRecentErrMsg();
 	assert_non_null(text);
@@ -402,7 +402,7 @@ static void test_virtual_memory(void **)
 	static size_t g;
 	static uint64_t number, flag;
 	static int32_t self;
-	static aclrtPhysicalMemProp good, ddr, away;
+	static aclrtPhysicalMemProp good, ddr, invalid_device;
 	static aclrtMemAccessDesc access = {ACL_RT_MEM_ACCESS_FLAGS_READWRITE, {0, ACL_MEM_LOCATION_TYPE_DEVICE}, {}};
 	static aclrtMemLocation loc = {0, ACL_MEM_LOCATION_TYPE_DEVICE};
 	static const row rows[] = {
@@ -418,7 +418,7 @@ static void test_virtual_memory(void **)
 		ROW(100000, aclrtMallocPhysical(nullptr, size, &good, 0)),
 		ROW(100000, aclrtMallocPhysical(&h, size, &good, 1)),
 		ROW(100000, aclrtMallocPhysical(&h, size, &ddr, 0)),
-		ROW(107001, aclrtMallocPhysical(&h, size, &away, 0)),
+		ROW(107001, aclrtMallocPhysical(&h, size, &invalid_device, 0)),
 		ROW(107000, aclrtMallocPhysical(&h, 4096, &good, 0)),
 		ROW(0, aclrtMallocPhysical(&h, size, &good, 0)),
 		ROW(100000, aclrtMapMem(va, size, 0, h, 1)),
@@ -464,10 +464,10 @@ static void test_virtual_memory(void **)
 		ACL_HBM_MEM_HUGE,
 		{0, ACL_MEM_LOCATION_TYPE_DEVICE},
 		0};
-	ddr = away = good;
+	ddr = invalid_device = good;
 	self = getpid();
 	ddr.memAttr = ACL_DDR_MEM_HUGE;
-	away.location.id = 99;
+	invalid_device.location.id = 99;
 	run_rows(rows);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Each row is one misuse (or one corner of good use) and the code that it must give. */
+/* Each row is a misuse, or a corner case of valid use, and the expected code. */
 #include "misuse.h"
 
 #include "acl/rt_compat.h"
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
@@ -83,10 +83,10 @@ static void test_memcpy_async_checks(void **)
 static void test_memcpy_async_kinds(void **)
 {
 	fixture f;
-	struct end {
+	struct memory {
 		const char *name;
 		void *dst, *src;
-	} ends[] = {{"device", f.dev, f.dev2}, {"host", f.pin, f.pin2}, {"pageable", f.heap, f.heap2}};
+	} memories[] = {{"device", f.dev, f.dev2}, {"host", f.pin, f.pin2}, {"pageable", f.heap, f.heap2}};
 	/* [source][destination][kind 0 ... 4] */
 	static const aclError want[3][3][5] = {
 		{{0, 0, 0, 0, 0}, {0, 0, 0, 0, 0}, {107000, 107000, 0, 0, 0}},
@@ -97,10 +97,11 @@ static void test_memcpy_async_kinds(void **)
 	for (int s = 0; s < 3; s++)
 		for (int d = 0; d < 3; d++)
 			for (int k = 0; k < 5; k++) {
-				const aclError got = ASYNC(ends[d].dst, 256, ends[s].src, 256, k, f.stream);
+				const aclError got = ASYNC(memories[d].dst, 256, memories[s].src, 256, k, f.stream);
 
 				if (got != want[s][d][k])
-					print_error("%s to %s, kind %d: %d\n", ends[s].name, ends[d].name, k, got);
+					print_error("%s to %s, kind %d: %d\n", memories[s].name, memories[d].name, k,
+						    got);
 				assert_int_equal(got, want[s][d][k]);
 				assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
 			}
@@ -196,7 +197,7 @@ static void test_registration(void **)
 	run_rows(rows, true);
 }
 
-/* Memory of aclrtMallocHost can be registered, in parts too; copies with it go on as before. */
+/* Memory of aclrtMallocHost can be registered, also in parts; copies still work. */
 static void test_registration_of_pinned(void **)
 {
 	static void *p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Functions that programs link with and that do little here: each refused one says what is missing; the others keep
- * what is set, or say that there is none.
+ * Functions of ACL without an effect here: unsupported ones are refused with a reason; the others store values, or
+ * report that there are none.
  */
 #include "acl/acl_dump.h"
 #include "acl/acl_prof.h"
@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <unistd.h>
 
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* they are to be tested too */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
 
 using namespace usdma::test;
@@ -25,7 +25,7 @@ using namespace usdma::test;
 
 static unsigned refused_calls;
 
-/* Whether the function refused: 207000, and elsewhere what cannot be anything. */
+/* Whether the function refused the call: 207000, or an invalid value of another result type. */
 template <class R, class... A> static bool refuses(R (*call)(A...))
 {
 	if constexpr (std::is_void_v<R>) {
@@ -48,7 +48,7 @@ static void expect_refusal(const char *name, bool refused)
 	const std::string start = std::string(name) + ": 207000: ";
 
 	if (!refused || !text || strncmp(text, start.c_str(), start.size()) || strlen(text) < start.size() + 10) {
-		print_error("%s: refused %d, and said %s\n", name, refused, text ? text : "nothing");
+		print_error("%s: refused %d, message: %s\n", name, refused, text ? text : "nothing");
 		assert_true(false);
 	}
 	refused_calls++;
@@ -166,7 +166,7 @@ static void test_stream_limits(void **)
 	assert_int_equal(aclrtSetStreamResLimit(f.stream, vector, 5), 0);
 	assert_int_equal(aclrtUnuseStreamResInCurrentThread(f.stream), 0);
 	assert_int_equal(limit_here(), 40);
-	/* A destroyed stream does not count. */
+	/* The limits of a destroyed stream do not apply. */
 	assert_int_equal(aclrtUseStreamResInCurrentThread(f.stream), 0);
 	assert_int_equal(aclrtDestroyStream(f.stream), 0);
 	assert_int_equal(limit_here(), 40);
@@ -175,7 +175,7 @@ static void test_stream_limits(void **)
 	assert_int_equal(u, 40);
 }
 
-/* ---- numbers that are stored ------------------------------------------------------------------------------- */
+/* ---- stored values ----------------------------------------------------------------------------------------- */
 
 static void test_timeouts(void **)
 {
@@ -204,7 +204,7 @@ static void test_timeouts(void **)
 	assert_int_equal(aclrtSetOpExecuteTimeOut(0), 0);
 }
 
-/* Programs get what lib/acl/soc.h has, by each function. */
+/* Each function returns the versions of lib/acl/soc.h. */
 static void test_versions(void **)
 {
 	char runtime[] = "runtime", driver[] = "driver", text[ACL_PKG_VERSION_MAX_SIZE];
@@ -283,7 +283,7 @@ static void test_allocators(void **)
 	assert_int_equal(aclrtAllocatorSetGetAddrFromBlockFuncToDesc(desc, nullptr), 100000);
 	assert_int_equal(aclrtAllocatorSetGetAddrFromBlockFuncToDesc(&garbage, address), 107017);
 	assert_int_equal(aclrtAllocatorRegister(f.stream, nullptr), 100000);
-	assert_int_equal(aclrtAllocatorRegister(f.stream, desc), 100000); /* it is empty */
+	assert_int_equal(aclrtAllocatorRegister(f.stream, desc), 100000); /* without functions */
 	assert_int_equal(aclrtAllocatorSetObjToDesc(desc, &object), 0);
 	assert_int_equal(aclrtAllocatorSetAllocFuncToDesc(desc, allocate), 0);
 	assert_int_equal(aclrtAllocatorSetFreeFuncToDesc(desc, release), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Each overload of acl_rt_api.h, called with typed pointers, does what the function does that it calls. */
+/* Each overload of acl_rt_api.h, called with typed pointers, has the effect of the function that it calls. */
 #include "acl/acl_rt_api.h"
 #include "tests/support/test.h"
 
@@ -52,8 +52,8 @@ struct bench {
 
 } // namespace
 
-/* Device memory as the configuration says, and what is refused there: another
- * device, no memory at all. */
+/* Device memory with a configuration; another device, and a configuration
+ * without attributes, are refused. */
 static void test_memory(void **)
 {
 	bench b;
@@ -106,7 +106,7 @@ static void test_copies(void **)
 	assert_int_equal(aclrtSynchronizeDevice(0), 107000);
 }
 
-/* The halves of pin go to the device and come back, by each of the six. */
+/* Each of the six overloads copies the halves of pin to the device or back. */
 static void test_batches(void **)
 {
 	bench b;
@@ -153,7 +153,7 @@ static void test_streams_and_events(void **)
 	GOOD(aclrtSetOpExecuteTimeOut(0));
 }
 
-/* 207000, with a check of the arguments before. */
+/* Unsupported calls return 207000, after checking their arguments. */
 static void test_refused(void **)
 {
 	bench b;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program is told: states of devices and streams, failed tasks, aborts;
- * and the codes of the calls that serve callbacks.  Device 0 is sound; of device 1
- * the first task fails each time that it is opened.
+ * Reports to the program: states of devices and streams, failed tasks, aborts;
+ * and the codes of the calls that process callbacks.  Device 0 works; on device 1
+ * the first task after each open fails.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -26,13 +26,13 @@ namespace {
 constexpr size_t size = 4096;
 constexpr int sound = 0, failing = 1;
 
-struct diary {
+struct event_log {
 	std::vector<std::string> lines;
 	void expect(const std::vector<std::string> &want)
 	{
 		if (lines != want)
 			for (const auto &l : lines)
-				print_error("heard %s\n", l.c_str());
+				print_error("received %s\n", l.c_str());
 		assert_true(lines == want);
 		lines.clear();
 	}
@@ -40,21 +40,21 @@ struct diary {
 
 void on_device(int32_t id, aclrtDeviceState state, void *arg)
 {
-	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(state));
+	static_cast<event_log *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(state));
 }
 
 void on_stream(aclrtStream s, aclrtStreamState state, void *arg)
 {
 	int32_t id = -1;
 
-	GOOD(aclrtStreamGetId(s, &id)); /* alive at both times */
-	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(state));
+	GOOD(aclrtStreamGetId(s, &id)); /* the stream is valid at both times */
+	static_cast<event_log *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(state));
 }
 
 int32_t on_abort(int32_t id, aclrtDeviceTaskAbortStage stage, uint32_t timeout, void *arg)
 {
-	static_cast<diary *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(stage) + " " +
-						   std::to_string(timeout));
+	static_cast<event_log *>(arg)->lines.push_back(std::to_string(id) + " " + std::to_string(stage) + " " +
+						       std::to_string(timeout));
 	return 0;
 }
 
@@ -106,12 +106,12 @@ struct bench {
 
 static void test_device_states(void **)
 {
-	diary l, other;
+	event_log l, other;
 
 	assert_int_equal(aclrtRegDeviceStateCallback(nullptr, on_device, &l), 100000);
 	assert_int_equal(aclrtRegDeviceStateCallback("l", nullptr, nullptr), 107000);
 	GOOD(aclrtRegDeviceStateCallback("l", on_device, &other));
-	GOOD(aclrtRegDeviceStateCallback("l", on_device, &l)); /* in the other's place */
+	GOOD(aclrtRegDeviceStateCallback("l", on_device, &l)); /* replaces it */
 	GOOD(aclrtSetDevice(0));
 	l.expect({"0 0", "0 1"});
 	GOOD(aclrtSetDevice(0));
@@ -135,7 +135,7 @@ static void test_stream_states(void **)
 {
 	aclrtContext context;
 	aclrtStream s, left;
-	diary l;
+	event_log l;
 
 	GOOD(aclrtSetDevice(0));
 	assert_int_equal(aclrtRegStreamStateCallback(nullptr, on_stream, &l), 100000);
@@ -159,7 +159,7 @@ static void test_stream_states(void **)
 	GOOD(aclrtResetDeviceForce(0));
 }
 
-/* ---- handles of what is gone --------------------------------------------------------------------------- */
+/* ---- handles of destroyed objects ---------------------------------------------------------------------- */
 
 using stale_call = aclError (*)(void *h, aclrtStream s);
 
@@ -179,7 +179,7 @@ static const stale_kind stale_kinds[] = {
 	 [](void *h, void *s) { return aclrtCntNotifyReset(h, s); }},
 };
 
-/* The next object comes to the same place: the old handle must not mean that one, however often this happens. */
+/* The next object may reuse the same slot: an old handle must never refer to it. */
 static void test_stale_handles(void **)
 {
 	bench b(sound);
@@ -261,7 +261,7 @@ static void on_exception(aclrtExceptionInfo *info)
 	exceptions += info ? 1 : 100;
 }
 
-/* What the registered callbacks got, and in which order. */
+/* The values that the registered callbacks received, in order. */
 static std::vector<uint32_t> reported;
 
 static void first_callback(aclrtExceptionInfo *info)
@@ -290,7 +290,7 @@ template <int... n> static void register_many(std::integer_sequence<int, n...>)
 		GOOD(aclrtExceptionInfoCallbackUnregister(fn));
 }
 
-/* Each registered callback is called once, in order, with the stream, device and code; and none that was taken back. */
+/* Each registered callback is called once, in order, with stream, device and code; unregistered ones are not. */
 static void test_registered_callbacks(void **)
 {
 	int32_t id;
@@ -319,7 +319,7 @@ static void test_registered_callbacks(void **)
 		const std::vector<uint32_t> want = {
 			~0u, by_device ? ~0u : uint32_t(id), uint32_t(gettid()), failing, 507013, 2};
 		assert_true(reported == want);
-		/* Not that of the callback's own call. */
+		/* The callback's own failed call does not replace it. */
 		assert_int_equal(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507013);
 	}
 	assert_int_equal(exceptions.load(), 0);
@@ -327,12 +327,12 @@ static void test_registered_callbacks(void **)
 	GOOD(aclrtExceptionInfoCallbackUnregister(second_callback));
 }
 
-static aclrtStream to_end;
-static std::vector<aclError> ended;
+static aclrtStream to_destroy;
+static std::vector<aclError> destroy_results;
 
-static void ending_callback(aclrtExceptionInfo *)
+static void destroying_callback(aclrtExceptionInfo *)
 {
-	ended = {aclrtDestroyStream(to_end), aclrtResetDevice(failing)};
+	destroy_results = {aclrtDestroyStream(to_destroy), aclrtResetDevice(failing)};
 }
 
 /* A callback may destroy the stream that is synchronised, and reset the device. */
@@ -340,34 +340,34 @@ static void test_callback_destroys_what_failed(void **)
 {
 	char heap[64] = {};
 
-	GOOD(aclrtExceptionInfoCallbackRegister(ending_callback));
+	GOOD(aclrtExceptionInfoCallbackRegister(destroying_callback));
 	for (int by = 0; by < 4; by++) {
 		void *mem;
 		aclrtEvent e;
 
-		ended.clear();
+		destroy_results.clear();
 		GOOD(aclrtSetDevice(failing));
-		GOOD(aclrtCreateStream(&to_end));
+		GOOD(aclrtCreateStream(&to_destroy));
 		GOOD(aclrtCreateEvent(&e));
 		GOOD(aclrtMalloc(&mem, size, ACL_MEM_MALLOC_HUGE_FIRST));
-		GOOD(aclrtMemsetAsync(mem, size, 1, size, to_end));
-		GOOD(aclrtRecordEvent(e, to_end));
-		assert_int_equal(by == 0 ? aclrtSynchronizeStream(to_end) :
-				 by == 1 ? aclrtMemcpyAsync(mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, to_end) :
+		GOOD(aclrtMemsetAsync(mem, size, 1, size, to_destroy));
+		GOOD(aclrtRecordEvent(e, to_destroy));
+		assert_int_equal(by == 0 ? aclrtSynchronizeStream(to_destroy) :
+				 by == 1 ? aclrtMemcpyAsync(mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, to_destroy) :
 				 by == 2 ? aclrtSynchronizeDevice() :
 					   aclrtSynchronizeEvent(e),
 				 507013);
-		/* The device's and the event's leave the error to the stream. */
-		assert_true(ended == std::vector<aclError>({by < 2 ? 0 : 507013, 0}));
-		assert_int_equal(aclrtSynchronizeStream(to_end), 107017);
+		/* Synchronizing the device or the event leaves the error pending in the stream. */
+		assert_true(destroy_results == std::vector<aclError>({by < 2 ? 0 : 507013, 0}));
+		assert_int_equal(aclrtSynchronizeStream(to_destroy), 107017);
 		assert_int_equal(aclrtSynchronizeDevice(), 107002);
 		aclrtDestroyEvent(e);
 	}
-	GOOD(aclrtExceptionInfoCallbackUnregister(ending_callback));
+	GOOD(aclrtExceptionInfoCallbackUnregister(destroying_callback));
 }
 
-/* A synchronous copy fails to its own caller, also while others synchronise the device. */
-static void test_failed_copy_is_its_callers(void **)
+/* The failure of a synchronous copy is returned to its caller, also while others synchronise the device. */
+static void test_failed_copy_returns_to_caller(void **)
 {
 	constexpr size_t n = 1 << 20;
 	std::vector<char> mine(n, 5);
@@ -399,8 +399,8 @@ static void test_failed_copy_is_its_callers(void **)
 }
 
 /*
- * The failure is reported once by the stream's next synchronisation and the callback; what comes behind it is done. The
- * device's tells of it, too, once, and leaves it to the stream.
+ * The stream's next synchronisation and the callback report the failure once; later tasks run. The device's
+ * synchronisation reports it once, too, and leaves it pending in the stream.
  */
 static void test_failed_task(void **)
 {
@@ -432,7 +432,7 @@ static void test_failed_task(void **)
 	}
 }
 
-/* Without a callback nothing is called; a pageable copy behind the failure reports it. */
+/* Without a registered callback; a later pageable copy reports the failure. */
 static void test_failed_before_copy(void **)
 {
 	bench b(failing);
@@ -458,10 +458,10 @@ static void test_stop_on_failure(void **)
 	GOOD(aclrtGetStreamAttribute(b.s, ACL_STREAM_ATTR_FAILURE_MODE, &v));
 	assert_int_equal(v.failureMode, ACL_STOP_ON_FAILURE);
 	aclrtMemsetAsync(b.mem, size, 1, size, b.s);
-	aclrtMemsetAsync(b.mem + size, size, 2, size, b.s); /* refused, if the failure is known by now */
+	aclrtMemsetAsync(b.mem + size, size, 2, size, b.s); /* refused, if the failure was already detected */
 	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
 	assert_int_not_equal(aclrtMemsetAsync(b.mem + size, size, 2, size, b.s), 0);
-	GOOD(aclrtCreateStream(&other)); /* goes on */
+	GOOD(aclrtCreateStream(&other)); /* still works */
 	GOOD(aclrtMemsetAsync(b.mem, size, 4, size, other));
 	GOOD(aclrtSynchronizeStream(other));
 	assert_int_equal(b.first_byte(0), 4);
@@ -475,7 +475,7 @@ static void test_task_abort(void **)
 {
 	bench b(sound);
 	aclrtStream idle, fresh;
-	diary l;
+	event_log l;
 
 	assert_int_equal(aclrtDeviceTaskAbort(1, 1000), 507007);
 	assert_int_equal(aclrtDeviceTaskAbort(9, 1000), 107001);
@@ -494,13 +494,13 @@ static void test_task_abort(void **)
 	GOOD(aclrtMemsetAsync(b.mem, size, 5, size, fresh));
 	GOOD(aclrtSynchronizeStream(fresh));
 	assert_int_equal(b.first_byte(0), 5);
-	/* One that fails does not keep it from being done, and is reported. */
+	/* A failing callback does not prevent the abort, and is reported. */
 	GOOD(aclrtSetDeviceTaskAbortCallback("unhappy", fail_at_post, &l));
 	GOOD(aclrtMemsetAsync(b.mem, size, 6, size, fresh));
 	GOOD(aclrtSynchronizeStream(fresh));
 	assert_int_equal(aclrtDeviceTaskAbort(0, 0), 507000);
-	const std::string said = aclGetRecentErrMsg();
-	assert_true(said.find("unhappy") != said.npos && said.find("-3") != said.npos);
+	const std::string message = aclGetRecentErrMsg();
+	assert_true(message.find("unhappy") != message.npos && message.find("-3") != message.npos);
 	l.expect({"0 0 0", "0 1 0"});
 	GOOD(aclrtSetDeviceTaskAbortCallback("unhappy", nullptr, nullptr));
 	GOOD(aclrtSetDeviceTaskAbortCallback("l", nullptr, nullptr));
@@ -521,7 +521,7 @@ static void test_reports(void **)
 {
 	bench b(sound);
 	const uint64_t me = uint64_t(pthread_self());
-	aclrtStream far;
+	aclrtStream other_stream;
 	int called = 0;
 
 	GOOD(aclrtSubscribeReport(me, b.s));
@@ -534,9 +534,9 @@ static void test_reports(void **)
 	assert_int_equal(called, 2);
 	GOOD(aclrtSynchronizeDevice());
 	GOOD(aclrtSetDevice(failing)); /* a thread serves one device */
-	GOOD(aclrtCreateStream(&far));
-	assert_int_equal(aclrtSubscribeReport(me, far), 107012);
-	GOOD(aclrtDestroyStream(far));
+	GOOD(aclrtCreateStream(&other_stream));
+	assert_int_equal(aclrtSubscribeReport(me, other_stream), 107012);
+	GOOD(aclrtDestroyStream(other_stream));
 	GOOD(aclrtResetDevice(failing));
 	GOOD(aclrtSetDevice(sound));
 	std::thread([] { assert_int_equal(aclrtProcessReport(1), 107012); }).join();
@@ -545,7 +545,7 @@ static void test_reports(void **)
 	assert_int_equal(aclrtProcessReport(1), 107012);
 }
 
-/* Streams that end with their device leave no thread subscribed. */
+/* Streams that are destroyed by a device reset leave no thread subscribed. */
 static void test_reset_unsubscribes(void **)
 {
 	const uint64_t me = uint64_t(pthread_self());
@@ -569,7 +569,7 @@ int main()
 		cmocka_unit_test(test_device_states),        cmocka_unit_test(test_stream_states),
 		cmocka_unit_test(test_failed_task),          cmocka_unit_test(test_reset_unsubscribes),
 		cmocka_unit_test(test_stale_handles),        cmocka_unit_test(test_stale_contexts),
-		cmocka_unit_test(test_stale_memory_handles), cmocka_unit_test(test_failed_copy_is_its_callers),
+		cmocka_unit_test(test_stale_memory_handles), cmocka_unit_test(test_failed_copy_returns_to_caller),
 		cmocka_unit_test(test_failed_before_copy),   cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_task_abort),           cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_registered_callbacks), cmocka_unit_test(test_callback_destroys_what_failed),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the headers declare is what libascendcl.so exports, no more and no less; its second name is the same library. */
+/* libascendcl.so exports exactly the functions that the headers declare; libacl_rt.so is the same library. */
 #include "tests/support/test.h"
 
 #include <cstdio>
@@ -16,7 +16,7 @@ static const char *const declared[] = {
 };
 
 /* Names that programs look up in the library by dlsym. */
-static const char *const looked_up[] = {
+static const char *const dlsym_names[] = {
 	"aclrtGetDevice",
 	"aclrtSetDevice",
 	"aclrtDeviceEnablePeerAccess",
@@ -66,31 +66,31 @@ static void *open_library(const char *path)
 	return lib;
 }
 
-static void test_all_declared_are_there(void **)
+static void test_all_declared_are_exported(void **)
 {
 	void *lib = open_library(library());
 
 	for (const char *name : declared) {
-		const void *there = dlsym(lib, name);
+		const void *symbol = dlsym(lib, name);
 
-		if (!there)
+		if (!symbol)
 			print_error("%s is declared and not exported\n", name ? name : "(null)");
-		assert_non_null(there);
+		assert_non_null(symbol);
 	}
 	assert_true(sizeof(declared) / sizeof(declared[0]) > 230);
 }
 
-static void test_looked_up(void **)
+static void test_dlsym_names(void **)
 {
 	void *lib = open_library(library());
 
-	for (const char *name : looked_up)
+	for (const char *name : dlsym_names)
 		assert_non_null(dlsym(lib, name));
 }
 
-static void test_nothing_else(void **)
+static void test_no_other_exports(void **)
 {
-	const std::set<std::string> known(std::begin(declared), std::end(declared));
+	const std::set<std::string> declared_names(std::begin(declared), std::end(declared));
 	const std::string command = std::string("nm -D --defined-only ") + library();
 	FILE *f = popen(command.c_str(), "r");
 	char line[512], name[400], type;
@@ -101,12 +101,12 @@ static void test_nothing_else(void **)
 		if (sscanf(line, "%*s %c %399s", &type, name) != 2)
 			continue;
 		seen++;
-		if (!known.count(name))
+		if (!declared_names.count(name))
 			print_error("%s is exported and not declared\n", name);
-		assert_true(known.count(name));
+		assert_true(declared_names.count(name));
 	}
 	assert_int_equal(pclose(f), 0);
-	assert_int_equal(seen, known.size());
+	assert_int_equal(seen, declared_names.size());
 }
 
 static void test_second_name(void **)
@@ -121,9 +121,9 @@ static void test_second_name(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_declared_are_there),
-		cmocka_unit_test(test_looked_up),
-		cmocka_unit_test(test_nothing_else),
+		cmocka_unit_test(test_all_declared_are_exported),
+		cmocka_unit_test(test_dlsym_names),
+		cmocka_unit_test(test_no_other_exports),
 		cmocka_unit_test(test_second_name),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sizes of types, and half-precision numbers: every one of them, and every place between two of them. */
+/* Sizes of types, and half-precision numbers: all of them, and the rounding between any two neighbours. */
 #include "acl/acl.h"
 #include "tests/support/test.h"
 
@@ -24,7 +24,7 @@ static void test_sizes(void **)
 		assert_int_equal(aclDataTypeSize(aclDataType(r.type)), r.size);
 }
 
-/* What a code stands for, by the definition of binary16. */
+/* The value of a code, by the definition of binary16. */
 static double value_of(unsigned code)
 {
 	const int exponent = int(code >> 10 & 31);
@@ -34,7 +34,7 @@ static double value_of(unsigned code)
 	return code & 0x8000 ? -v : v;
 }
 
-static void test_there_and_back(void **)
+static void test_float16_round_trip(void **)
 {
 	for (unsigned code = 0; code < 65536; code++) {
 		const float f = aclFloat16ToFloat(aclFloat16(code));
@@ -47,19 +47,18 @@ static void test_there_and_back(void **)
 			assert_true(std::isinf(f));
 		assert_int_equal(std::signbit(f), code >> 15);
 		const aclFloat16 back = aclFloatToFloat16(f);
-		if (std::isnan(f)) /* it may become a quiet one */
+		if (std::isnan(f)) /* a signaling NaN may become quiet */
 			assert_true((back & 0x7c00) == 0x7c00 && (back & 0x3ff) && (back & 0x8000) == (code & 0x8000));
 		else
 			assert_int_equal(back, code);
 	}
 }
 
-/* Half way between two neighbours it is the even one; a little to a side, that side. */
+/* The midpoint of two neighbours is rounded to the even one; other values to the nearest one. */
 static void test_rounding(void **)
 {
 	for (unsigned low = 0; low < 0x7c00; low++) {
-		const double next = low == 0x7bff ? 65536 :
-						    value_of(low + 1); /* infinity takes the place of the next power */
+		const double next = low == 0x7bff ? 65536 : value_of(low + 1); /* infinity follows the largest number */
 		const float half = float((value_of(low) + next) / 2);
 
 		assert_true(double(half) * 2 == value_of(low) + next);
@@ -73,7 +72,7 @@ static void test_rounding(void **)
 	}
 }
 
-static void test_far_values(void **)
+static void test_out_of_range_values(void **)
 {
 	assert_int_equal(aclFloatToFloat16(INFINITY), 0x7c00);
 	assert_int_equal(aclFloatToFloat16(-INFINITY), 0xfc00);
@@ -89,7 +88,7 @@ static void test_far_values(void **)
 	}
 }
 
-/* What the library's log writes to standard error, without the lines of lower levels and up to 1023 bytes. */
+/* The log on standard error: no lines of lower levels, at most 1023 bytes a line. */
 static void test_app_log(void **)
 {
 	const std::string many(2000, 'x');
@@ -98,15 +97,15 @@ static void test_app_log(void **)
 
 	dup2(file, STDERR_FILENO);
 	ACL_APP_LOG(ACL_ERROR, "value %d of %s", 7, "a program");
-	ACL_APP_LOG(ACL_DEBUG, "%s", "unseen");
-	aclAppLog(static_cast<aclLogLevel>(9), "f", "file", 1, "unseen");
+	ACL_APP_LOG(ACL_DEBUG, "%s", "filtered");
+	aclAppLog(static_cast<aclLogLevel>(9), "f", "file", 1, "filtered");
 	aclAppLog(ACL_ERROR, nullptr, nullptr, 1, "%s", many.c_str());
 	dup2(old, STDERR_FILENO);
 	const ssize_t n = pread(file, text, sizeof(text) - 1, 0);
 	assert_true(n > 0 && n < 1500);
 	assert_non_null(strstr(text, "types_test.cpp"));
 	assert_non_null(strstr(text, "test_app_log: value 7 of a program\n"));
-	assert_null(strstr(text, "unseen"));
+	assert_null(strstr(text, "filtered"));
 	assert_non_null(strstr(text, "xxxx"));
 	close(old);
 	close(file);
@@ -115,8 +114,8 @@ static void test_app_log(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_there_and_back),
-		cmocka_unit_test(test_rounding), cmocka_unit_test(test_far_values),
+		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_float16_round_trip),
+		cmocka_unit_test(test_rounding), cmocka_unit_test(test_out_of_range_values),
 		cmocka_unit_test(test_app_log),
 	};
 

@@ -134,8 +134,8 @@ static void error_is_per_thread(void **)
 	assert_string_equal(error_text(), "mine");
 }
 
-/* A thread that ends, and fails once more in another's destructor: its text is made anew, and goes again. */
-static void errors_while_a_thread_ends(void **)
+/* At thread exit a TLS destructor fails once more: the error text is created again, and freed again. */
+static void errors_at_thread_exit(void **)
 {
 	static std::string seen;
 	pthread_key_t key;
@@ -157,7 +157,7 @@ static void errors_while_a_thread_ends(void **)
 	pthread_key_delete(key);
 }
 
-static void what_ends_with_a_thread(void **)
+static void callbacks_at_thread_exit(void **)
 {
 	struct counted {
 		thread_end end;
@@ -182,7 +182,7 @@ static void what_ends_with_a_thread(void **)
 	assert_int_equal(left, 0);
 }
 
-/* What a terminal acts upon, by each way of coding it, and what it only shows. */
+/* Control sequences in each encoding are replaced; printable text is unchanged. */
 static void texts_for_terminals(void **)
 {
 	static constexpr struct {
@@ -194,19 +194,19 @@ static void texts_for_terminals(void **)
 		{"two\nlines\r\tand\b\177", "two?lines??and??"},
 		{"C1 \xc2\x9b"
 		 "31m",
-		 "C1 ?31m"}, /* CSI in UTF-8 … */
+		 "C1 ?31m"}, /* CSI in UTF-8 */
 		{"C1 \x9b"
 		 "31m",
-		 "C1 ?31m"}, /* … and alone */
+		 "C1 ?31m"}, /* CSI as a single byte */
 		{"Prüfung 设备 …", "Prüfung 设备 …"},
-		{"\xc0\x9b \xc1\xbf", "?? ??"}, /* longer than need be */
+		{"\xc0\x9b \xc1\xbf", "?? ??"}, /* overlong encodings */
 		{"\xe0\x82\x9b", "???"},
-		{"\xed\xa0\x80", "???"}, /* half a pair */
+		{"\xed\xa0\x80", "???"}, /* half a surrogate pair */
 		{"\xf4\x90\x80\x80", "????"},
-		{"cut \xe8\xae", "cut ??"},
+		{"short \xe8\xae", "short ??"},
 		{"a\xe2\x80\xae"
 		 "b",
-		 "a?b"}, /* from right to left */
+		 "a?b"}, /* right-to-left override */
 		{"a\xe2\x80\x8b"
 		 "b",
 		 "a?b"},
@@ -224,8 +224,8 @@ static void texts_for_terminals(void **)
 			    ("\"" + std::string(59, 'x') + "…\"").c_str());
 }
 
-/* Whatever comes in: nothing that a terminal acts upon comes out, and it is never longer. */
-static void texts_of_chance(void **)
+/* Random input: the output has no control sequences, and is never longer. */
+static void random_texts(void **)
 {
 	auto gen = test::rng(2);
 
@@ -270,17 +270,17 @@ static void log_levels(void **)
 			void *arg) { static_cast<std::vector<std::string> *>(arg)->push_back(text); },
 		     &lines);
 	log_set_level(log_level::warn);
-	log_info("quiet");
-	log_warn("said %d", 1);
+	log_info("suppressed");
+	log_warn("printed %d", 1);
 	log_set_level(log_level::none);
-	log_error("quiet too");
+	log_error("suppressed too");
 	log_set_sink(nullptr, nullptr);
 	log_set_level(before);
 	assert_int_equal(lines.size(), 1);
-	assert_string_equal(lines[0].c_str(), "said 1");
+	assert_string_equal(lines[0].c_str(), "printed 1");
 }
 
-/* What a peer causes a thousand times fills no disk; what was left out is told. */
+/* The number of log lines that a peer can cause is limited. */
 static void log_limits(void **)
 {
 	std::vector<std::string> lines;
@@ -316,7 +316,7 @@ static void lock_excludes(void **)
 {
 	constexpr int threads = 4, turns = 20000;
 	futex_lock lock;
-	u64 sum = 0; /* not atomic: two at once inside lose counts, and TSan says so */
+	u64 sum = 0; /* not atomic: concurrent increments lose counts, and TSan reports them */
 	std::vector<std::thread> all;
 
 	for (int t = 0; t < threads; t++) {
@@ -325,7 +325,7 @@ static void lock_excludes(void **)
 				std::lock_guard guard(lock);
 				sum++;
 				if (i % 1024 == 0)
-					std::this_thread::yield(); /* makes others sleep on it */
+					std::this_thread::yield(); /* makes other threads sleep on the lock */
 			}
 		});
 	}
@@ -366,24 +366,24 @@ static void futex_waits(void **)
 
 static void deadlines(void **)
 {
-	const deadline gone = deadline::in_ns(0), later = deadline::in_ms(100000);
+	const deadline expired = deadline::in_ns(0), later = deadline::in_ms(100000);
 
-	assert_true(gone.passed());
-	assert_int_equal(gone.left_ns(), 0);
-	assert_int_equal(gone.left_ms(1000), 0);
+	assert_true(expired.passed());
+	assert_int_equal(expired.left_ns(), 0);
+	assert_int_equal(expired.left_ms(1000), 0);
 	assert_false(later.passed());
 	assert_int_equal(later.left_ms(1000), 1000);
 	assert_true(later.left_ms(1000000) > 90000);
-	assert_true(deadline::sooner(later, gone).at() == gone.at());
-	assert_true(deadline::sooner(gone, later).at() == gone.at());
+	assert_true(deadline::sooner(later, expired).at() == expired.at());
+	assert_true(deadline::sooner(expired, later).at() == expired.at());
 }
 
-static void deadlines_far(void **)
+static void deadlines_without_limit(void **)
 {
 	assert_true(deadline::never().is_never());
 	assert_false(deadline::never().passed());
 	assert_int_equal(deadline::never().left_ms(77), 77);
-	/* What does not fit in 64 bits is never, not soon. */
+	/* A time that overflows 64 bits is never reached. */
 	assert_true(deadline::in_ms(~u64(0)).is_never());
 	assert_true(deadline::in_ms(~u64(0) / 1000).is_never());
 	assert_true(deadline::in_ns(~u64(0) - 1).is_never());
@@ -414,10 +414,10 @@ int main()
 		cmocka_unit_test(error_texts),
 		cmocka_unit_test(error_long_texts),
 		cmocka_unit_test(error_is_per_thread),
-		cmocka_unit_test(errors_while_a_thread_ends),
-		cmocka_unit_test(what_ends_with_a_thread),
+		cmocka_unit_test(errors_at_thread_exit),
+		cmocka_unit_test(callbacks_at_thread_exit),
 		cmocka_unit_test(texts_for_terminals),
-		cmocka_unit_test(texts_of_chance),
+		cmocka_unit_test(random_texts),
 		cmocka_unit_test(errors_and_logs_for_terminals),
 		cmocka_unit_test(log_levels),
 		cmocka_unit_test(lock_excludes),
@@ -426,7 +426,7 @@ int main()
 		cmocka_unit_test(lock_tries),
 		cmocka_unit_test(futex_waits),
 		cmocka_unit_test(deadlines),
-		cmocka_unit_test(deadlines_far),
+		cmocka_unit_test(deadlines_without_limit),
 		cmocka_unit_test(fds_are_owned),
 	};
 

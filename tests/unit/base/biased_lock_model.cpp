@@ -4,7 +4,7 @@
  * over the cells of tests/support/interleave.h instead of memory.  An owner that is stopped between any two of its
  * steps, and goes on after others have owned the lock, is one of these interleavings.
  *
- * Each error that the lock was ever made without, or could be, is planted once and must be found.
+ * Each possible flaw of the lock is planted once and must be found.
  */
 #include "tests/support/interleave.h"
 #include "tests/support/test.h"
@@ -16,23 +16,23 @@
 using namespace usdma;
 using namespace usdma::interleave;
 
-/* What is left out. */
+/* The planted flaw: what the lock omits. */
 enum class flaw {
 	none,
-	no_barrier,   /* revoke() does not have the owner pass a barrier */
-	own_barrier,  /* it passes one itself only */
-	no_look,      /* enter_own() does not look again */
+	no_barrier,   /* revoke() makes the owner execute no barrier */
+	own_barrier,  /* revoke() executes a barrier itself only */
+	no_recheck,   /* enter_own() does not check the owner again */
 	one_word,     /* all owners have one inside word */
 	no_wait,      /* revoke() does not wait for the owner */
 	no_release,   /* releases order nothing */
 	no_acquire,   /* acquires order nothing */
-	lost_release, /* an owner stays inside */
+	lost_release, /* an owner's release is lost */
 };
 
 static flaw planted;
-static bool came_as_owner; /* of any path: else a run has shown nothing of ownership */
+static bool came_as_owner; /* on any path: else a run does not test ownership */
 
-/* Few turns and words: the same code, and the last thread of three gets no word. */
+/* The same code with few turns and two owner words: the last of three threads gets none. */
 template <u32 turns> struct model_memory {
 	template <class T> using word = cell<T>;
 	template <class T> using plain = interleave::plain<T>;
@@ -43,7 +43,7 @@ template <u32 turns> struct model_memory {
 	static bool barrier_ready() { return true; }
 	static void barrier_light()
 	{
-		if (planted == flaw::no_look)
+		if (planted == flaw::no_recheck)
 			world::current->skip_next_load();
 	}
 	static void barrier_or_wait()
@@ -60,7 +60,7 @@ template <u32 turns> struct model_memory {
 	}
 };
 
-/* What threads do, a letter a visit. */
+/* Locks in the given mode: t: try_lock, o: try_lock_own, else lock. */
 template <class Lock> static bool get_in(Lock &lock, char how)
 {
 	if (how == 't')
@@ -82,7 +82,7 @@ template <class Lock> static void visits(Lock &lock, interleave::plain<u32> &dat
 		if (!get_in(lock, *how))
 			continue;
 		const u32 before = enter();
-		check(data == before, "what the last holder wrote is not seen");
+		check(data == before, "the last holder's write is not visible");
 		data = before + 1;
 		leave();
 		if (*how == 'o')
@@ -129,7 +129,7 @@ template <u32 turns> static void holds(const std::vector<const char *> &threads)
 		printf("# %-5s", name_of(m));
 		for (const char *t : threads)
 			printf(" %s", t);
-		printf(": %zu states, %zu ends\n", r.states, r.ends);
+		printf(": %zu states, %zu final states\n", r.states, r.ends);
 		if (!r.failure.empty())
 			print_trace(r);
 		assert_string_equal(r.failure.c_str(), "");
@@ -170,12 +170,12 @@ static bool found(flaw f, model m)
 static void flaws_are_found(void **)
 {
 	for (flaw f :
-	     {flaw::no_barrier, flaw::own_barrier, flaw::no_look, flaw::one_word, flaw::no_wait, flaw::lost_release})
+	     {flaw::no_barrier, flaw::own_barrier, flaw::no_recheck, flaw::one_word, flaw::no_wait, flaw::lost_release})
 		for (model m : {model::tso, model::views})
 			assert_true(found(f, m));
 }
 
-/* x86 gives these by itself: only the other model finds them. */
+/* x86 has this order by itself: only the other model finds these flaws. */
 static void order_is_needed(void **)
 {
 	for (flaw f : {flaw::no_release, flaw::no_acquire}) {

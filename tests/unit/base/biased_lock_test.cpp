@@ -20,13 +20,13 @@ static void take(biased_lock &l, unsigned times)
 	}
 }
 
-/* Else it stays a mutex, with which the other tests hold as well. */
+/* Without asymmetric barriers the lock is a plain mutex, which passes the other tests as well. */
 static bool can_own()
 {
 	return asym_barrier_ready();
 }
 
-static void given_after_turns(void **)
+static void owned_after_turns(void **)
 {
 	biased_lock l;
 
@@ -43,8 +43,8 @@ static void given_after_turns(void **)
 	assert_true(l.owned());
 }
 
-/* Each way in takes it from its owner, and it works as before. */
-static void taken_away(void **)
+/* lock() and try_lock() of another thread revoke the ownership; the lock still works. */
+static void revoked(void **)
 {
 	for (bool trying : {false, true}) {
 		biased_lock l;
@@ -58,7 +58,7 @@ static void taken_away(void **)
 			l.unlock();
 		}).join();
 		assert_false(l.owned());
-		/* Dearer the second time. */
+		/* The second time ownership takes more turns. */
 		take(l, biased_lock::first_turns + 1);
 		assert_false(l.owned());
 		take(l, biased_lock::first_turns + 1);
@@ -78,8 +78,8 @@ static bool tried_elsewhere(biased_lock &l)
 	return got;
 }
 
-/* While its owner is inside a try fails, again and again, and a lock waits. */
-static void owner_inside(void **)
+/* While the owner holds the lock, try_lock() fails each time, and lock() waits. */
+static void held_by_owner(void **)
 {
 	biased_lock l;
 	std::atomic<bool> got = false;
@@ -101,8 +101,8 @@ static void owner_inside(void **)
 	assert_true(tried_elsewhere(l));
 }
 
-/* A program that gives up calls once it runs: the lock must come back from its owner all the same. */
-static void refused_later(void **)
+/* A program that filters system calls later: the ownership can still be revoked. */
+static void revoked_without_membarrier(void **)
 {
 	biased_lock l;
 
@@ -122,7 +122,7 @@ static void refused_later(void **)
 
 struct shared_count {
 	biased_lock lock;
-	u64 a = 0, b = 0; /* not atomic: two inside at once would lose some, or see them differ */
+	u64 a = 0, b = 0; /* not atomic: concurrent holders would lose increments, or see different values */
 	std::atomic<u64> wrong = 0;
 
 	void add()
@@ -134,7 +134,7 @@ struct shared_count {
 	}
 };
 
-/* By all ways in and out, as the bits say. */
+/* Locks and unlocks by the functions that the bits select. */
 static bool visit(shared_count &c, u64 bits)
 {
 	if (bits & 4 && c.lock.try_lock_own()) {
@@ -155,7 +155,7 @@ static bool visit(shared_count &c, u64 bits)
 
 namespace {
 
-/* For another thread that is about to come; where all CPUs are busy, it may need the one that this one has. */
+/* Spins until another thread arrives; yields now and then, for it may need this thread's CPU. */
 class eager_wait {
 public:
 	void once()
@@ -174,10 +174,10 @@ private:
 } // namespace
 
 /*
- * Taken from its owner while that comes and goes as fast as it can; a new lock each time, for they are soon
- * given no more.
+ * Ownership is revoked while the owner locks and unlocks in a loop; with a new lock each time, because a lock that
+ * was revoked often is no longer owned.
  */
-static void nobody_beside(void **)
+static void revocation_excludes_owner(void **)
 {
 	const unsigned rounds = test::small() ? 300 : 2000 * test::scale();
 	std::vector<shared_count> all(rounds);
@@ -199,11 +199,11 @@ static void nobody_beside(void **)
 	for (unsigned r = 0; r < rounds; r++) {
 		for (unsigned i = 0; i < 2 * biased_lock::first_turns; i++)
 			visits += visit(all[r], 2);
-		const u64 way = gen() & 6;
+		const u64 owner_bits = gen() & 6;
 		round.store(r + 1, std::memory_order_relaxed);
 		for (eager_wait w; taken.load(std::memory_order_relaxed) <= r; w.once())
-			visits += visit(all[r], way);
-		visits += visit(all[r], way);
+			visits += visit(all[r], owner_bits);
+		visits += visit(all[r], owner_bits);
 	}
 	taker.join();
 	for (const shared_count &c : all) {
@@ -214,7 +214,7 @@ static void nobody_beside(void **)
 	assert_int_equal(visits + rounds, 0);
 }
 
-/* Three that each stay long enough to own it, and each take it from another. */
+/* Three threads each lock it often enough to own it, and revoke each other's ownership. */
 static void owners_in_turn(void **)
 {
 	const unsigned rounds = test::small() ? 20 : 200;
@@ -245,8 +245,8 @@ static void owners_in_turn(void **)
 	}
 }
 
-/* As many threads as there are words for may own it, one after the other; those that come then may not. */
-static void words_for_some(void **)
+/* Only biased_lock::owners threads may own a lock, one after the other; later threads may not. */
+static void owners_are_limited(void **)
 {
 	constexpr unsigned threads = biased_lock::owners + 2;
 	biased_lock l;
@@ -263,7 +263,7 @@ static void words_for_some(void **)
 			take(l, biased_lock::first_turns << (t + 2));
 			owned[t] = l.owned();
 			next++;
-			/* To the end: who ends leaves its number to another. */
+			/* Until all are done: an exiting thread's number is reused. */
 			while (next != threads)
 				std::this_thread::yield();
 		});
@@ -273,8 +273,8 @@ static void words_for_some(void **)
 		assert_int_equal(owned[t], t < biased_lock::owners);
 }
 
-/* "I publish, then look": with the light side's barrier left to the other, never do both miss each other. */
-static void one_sees_the_other(void **)
+/* Store, barrier_light(), load against store, barrier_for_all(), load: at least one side sees the other's store. */
+static void one_side_sees_the_other(void **)
 {
 	const unsigned rounds = 5000 * test::scale();
 	alignas(64) u32 mine = 0;
@@ -283,8 +283,8 @@ static void one_sees_the_other(void **)
 	u32 seen_there = 0;
 
 	if (!asym_barrier_ready())
-		skip(); /* no membarrier(2) here */
-	std::thread rare([&] {
+		skip(); /* membarrier(2) is unavailable */
+	std::thread slow_side([&] {
 		for (unsigned r = 1; r <= rounds; r++) {
 			for (eager_wait w; begin != r;)
 				w.once();
@@ -308,17 +308,21 @@ static void one_sees_the_other(void **)
 			w.once();
 		missed += !seen && !seen_there;
 	}
-	rare.join();
+	slow_side.join();
 	assert_int_equal(missed, 0);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(given_after_turns), cmocka_unit_test(taken_away),
-		cmocka_unit_test(owner_inside),      cmocka_unit_test(words_for_some),
-		cmocka_unit_test(refused_later),     cmocka_unit_test(nobody_beside),
-		cmocka_unit_test(owners_in_turn),    cmocka_unit_test(one_sees_the_other),
+		cmocka_unit_test(owned_after_turns),
+		cmocka_unit_test(revoked),
+		cmocka_unit_test(held_by_owner),
+		cmocka_unit_test(owners_are_limited),
+		cmocka_unit_test(revoked_without_membarrier),
+		cmocka_unit_test(revocation_excludes_owner),
+		cmocka_unit_test(owners_in_turn),
+		cmocka_unit_test(one_side_sees_the_other),
 	};
 
 	return cmocka_run_group_tests_name("biased_lock", tests, nullptr, nullptr);

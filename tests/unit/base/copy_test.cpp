@@ -13,7 +13,7 @@ using namespace usdma;
 
 static constexpr size_t guard = 256;
 
-/* Random bytes on both sides of the destination must stay; all between must be the source's. */
+/* The destination must equal the source; the random bytes before and after it must be unchanged. */
 static void check(copy_fn copy, size_t len, size_t dst_off, size_t src_off, std::mt19937_64 &gen)
 {
 	std::vector<u8> src(len + src_off + 64), dst(len + dst_off + 2 * guard), before;
@@ -58,14 +58,14 @@ static void every_size_and_alignment(void **)
 	check_sizes([](void *d, const void *s, size_t n) { copy_bytes(copy_for_cpu(), d, s, n, cache_hint::keep); }, 5);
 }
 
-static void picked_by_size(void **)
+static void routine_by_size(void **)
 {
 	const copy_tuning &t = copy_for_cpu();
-	std::vector<u8> near(16 * KiB, 1);
+	std::vector<u8> src(16 * KiB, 1);
 
-	assert_true(copy_pick(t, 100, near.data(), 100, cache_hint::none) == t.medium);
-	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), cache_hint::none) == t.stream);
-	assert_true(copy_pick(t, ~u64(0), near.data(), near.size(), cache_hint::keep) == t.fetch);
+	assert_true(copy_pick(t, 100, src.data(), 100, cache_hint::none) == t.medium);
+	assert_true(copy_pick(t, ~u64(0), src.data(), src.size(), cache_hint::none) == t.stream);
+	assert_true(copy_pick(t, ~u64(0), src.data(), src.size(), cache_hint::keep) == t.fetch);
 }
 
 static void is_one_of(std::span<const copy_routine> routines, copy_fn taken, const char *name)
@@ -78,20 +78,20 @@ static void is_one_of(std::span<const copy_routine> routines, copy_fn taken, con
 		assert_int_equal(std::count_if(routines.begin(), routines.end(), named), 1);
 }
 
-/* What the setting names; nothing is timed, so asked again it is the same. */
+/* The routine follows the setting; nothing is timed, so repeated calls return the same. */
 static void chosen_by_cpu_or_setting(void **)
 {
 	const copy_rows all[] = {copy_rows::automatic, copy_rows::one, copy_rows::two, copy_rows::four};
-	const char *said[] = {nullptr, "AVX2 non-temporal", "AVX2 non-temporal, two pages at once",
-			      "four pages at once"};
+	const char *names[] = {nullptr, "AVX2 non-temporal", "AVX2 non-temporal, two pages at once",
+			       "four pages at once"};
 
 	for (size_t i = 0; i < std::size(all); i++) {
 		const copy_tuning &t = copy_for_cpu(all[i]);
 
 		is_one_of(stream_routines(), t.stream, t.stream_name);
 		is_one_of(fetch_routines(), t.fetch, t.fetch_name);
-		if (said[i] && !stream_routines().empty())
-			assert_non_null(strstr(t.stream_name, said[i]));
+		if (names[i] && !stream_routines().empty())
+			assert_non_null(strstr(t.stream_name, names[i]));
 		check_sizes(t.stream, 7);
 	}
 	assert_ptr_equal(&copy_for_cpu(), &copy_for_cpu(copy_rows::automatic));
@@ -101,7 +101,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(every_size_and_alignment),
-		cmocka_unit_test(picked_by_size),
+		cmocka_unit_test(routine_by_size),
 		cmocka_unit_test(chosen_by_cpu_or_setting),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many CPUs a process can keep busy: its affinity mask, and the quotas of its control groups. */
+/* The number of CPUs that a process can use: its affinity mask, and the quotas of its control groups. */
 #include "tests/support/test.h"
 
 #include "driver/base/cpus.h"
@@ -13,7 +13,7 @@
 using namespace usdma;
 namespace fs = std::filesystem;
 
-/* A directory with what /proc and /sys say in some machine. */
+/* A directory with files of /proc and /sys of a fake machine. */
 struct machine {
 	char root[64] = "/tmp/usdma-cpus-XXXXXX";
 
@@ -65,7 +65,7 @@ static void quota_of_version_2(void **)
 	assert_int_equal(usable_cpus(m.root), 1);
 	m.file("/sys/fs/cgroup/pod/box/cpu.max", "1000 100000\n");
 	assert_int_equal(usable_cpus(m.root), 1);
-	/* That of a group above counts, too. */
+	/* The quota of a parent group applies, too. */
 	m.file("/sys/fs/cgroup/pod/box/cpu.max", "max 100000\n");
 	m.file("/sys/fs/cgroup/pod/cpu.max", "50000 100000\n");
 	assert_int_equal(usable_cpus(m.root), 1);
@@ -108,7 +108,7 @@ static unsigned first_of(const cpu_set_t &set)
 	return cpu;
 }
 
-/* One CPU after the other, up to the last one, which is not avoided. */
+/* Avoids one CPU after the other; the last one is not avoided. */
 static void avoid_all_but_one(cpu_set_t mask)
 {
 	const unsigned first = first_of(mask);

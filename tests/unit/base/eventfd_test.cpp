@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Eventfds whose other end fills them, empties them at every moment, or is no eventfd at all. */
+/* Eventfds that a peer fills or clears at any time, and other files. */
 #include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
@@ -23,19 +23,19 @@ using namespace usdma;
 
 static constexpr u64 full = 0xfffffffffffffffe;
 
-/* Which do not wait, though the descriptor is one that does. */
+/* eventfd_raise() and eventfd_clear() do not block, even on a blocking descriptor. */
 static void full_counters_stay_full(void **)
 {
 	const unique_fd fd(eventfd(0, EFD_CLOEXEC));
 
 	if (!eventfd_raise(fd.get())) {
-		fprintf(stderr, "# no aio here\n");
+		fprintf(stderr, "# aio is unavailable\n");
 		skip();
 	}
 	assert_int_equal(eventfd_clear(fd.get()), 1);
 	assert_int_equal(eventfd_clear(fd.get()), 0);
 	assert_int_equal(write(fd.get(), &full, sizeof(full)), sizeof(full));
-	/* Many: what the kernel keeps of each end is released. */
+	/* Often: the kernel's aio completions are consumed. */
 	for (unsigned i = 0; i < 5000; i++)
 		assert_true(eventfd_raise(fd.get()));
 	assert_true(eventfd_clear(fd.get()) >= full);
@@ -44,16 +44,16 @@ static void full_counters_stay_full(void **)
 	assert_int_equal(eventfd_clear(fd.get()), 5000);
 }
 
-/* One of two finds nothing though it was told that there is something: it goes on at once. */
-static void two_take_what_comes(void **)
+/* Two readers: one may find the counter 0 after poll(2) has reported it readable, and must not block. */
+static void two_readers(void **)
 {
 	const unique_fd fd(eventfd(0, EFD_CLOEXEC));
 	std::atomic<bool> stop{false};
 	std::atomic<u64> passes[2] = {};
-	std::thread takers[2];
+	std::thread readers[2];
 
 	for (unsigned i = 0; i < 2; i++)
-		takers[i] = std::thread([&, i] {
+		readers[i] = std::thread([&, i] {
 			while (!stop) {
 				if (eventfd_ready(fd.get(), POLLIN))
 					eventfd_clear(fd.get());
@@ -62,7 +62,7 @@ static void two_take_what_comes(void **)
 				passes[i]++;
 			}
 		});
-	/* Fewer on a machine that has much else to do. */
+	/* Fewer rounds on a busy machine. */
 	const deadline enough = deadline::in_ms(3000);
 	for (unsigned round = 0; round < 2000 && !enough.passed(); round++) {
 		const u64 before[2] = {passes[0], passes[1]};
@@ -75,19 +75,19 @@ static void two_take_what_comes(void **)
 		}
 	}
 	stop = true;
-	for (std::thread &t : takers)
+	for (std::thread &t : readers)
 		t.join();
 }
 
-static void others_are_none(void **)
+static void other_files_are_refused(void **)
 {
-	int pipe_ends[2], pair[2];
+	int pipe_fds[2], pair[2];
 
-	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	close(pipe_ends[0]);
+	close(pipe_fds[0]);
 	close(pair[0]);
-	const unique_fd some[] = {unique_fd(pipe_ends[1]),
+	const unique_fd some[] = {unique_fd(pipe_fds[1]),
 				  unique_fd(pair[1]),
 				  unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
 				  unique_fd(open("/", O_PATH | O_CLOEXEC)),
@@ -105,7 +105,7 @@ static void others_are_none(void **)
 	assert_false(eventfd_raise(-1));
 }
 
-/* As on a kernel that was built without it: in a child, whose end says how it went. */
+/* Runs f in a child in which this system call fails with ENOSYS, as on a kernel without it. */
 template <class F> static void without(unsigned call, F f)
 {
 	int status = -1;
@@ -122,8 +122,8 @@ template <class F> static void without(unsigned call, F f)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Before the first use of aio, which is for the whole process. */
-static void on_old_kernels(void **)
+/* Must run before the first use of aio, which is set up once per process. */
+static void without_system_calls(void **)
 {
 	const unique_fd fd(eventfd(0, EFD_CLOEXEC));
 
@@ -139,10 +139,10 @@ static void on_old_kernels(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(on_old_kernels),
+		cmocka_unit_test(without_system_calls),
 		cmocka_unit_test(full_counters_stay_full),
-		cmocka_unit_test(two_take_what_comes),
-		cmocka_unit_test(others_are_none),
+		cmocka_unit_test(two_readers),
+		cmocka_unit_test(other_files_are_refused),
 	};
 
 	alarm(100);

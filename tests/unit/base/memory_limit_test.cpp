@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Limits on memory: which one counts, and that it is named. */
+/* Limits on memory: the lowest one applies, and is named in the error text. */
 #include "tests/support/test.h"
 
 #include "driver/base/error.h"
@@ -19,7 +19,7 @@
 using namespace usdma;
 namespace fs = std::filesystem;
 
-/* A directory with what /proc and /sys say in some machine. */
+/* A directory with files of /proc and /sys of a fake machine. */
 struct machine {
 	char root[64] = "/tmp/usdma-memory-XXXXXX";
 	char text[2048] = "";
@@ -80,7 +80,7 @@ static void of_a_group_and_its_parents(void **)
 	m.group("/pod", 0, 1900, 0);
 	m.group("/pod/box", 0, 600, 100);
 	assert_int_equal(m.left_mib(), 9000);
-	/* More is used than the limit: it was lowered. */
+	/* More is used than the limit, which was lowered. */
 	m.group("/pod/box", 100, 600, 100);
 	assert_int_equal(m.left_mib(), 0);
 }
@@ -101,12 +101,12 @@ static void of_version_1_in_a_container(void **)
 	m.file("/sys/fs/cgroup/memory/in/memory.usage_in_bytes", std::to_string(450 * MiB));
 	assert_int_equal(m.left_mib(), 90);
 	assert_true(m.names("memory.limit_in_bytes"));
-	/* Without a view of it the group is the mount's. */
+	/* A group outside the mount: that of the mount is used. */
 	m.file("/proc/self/cgroup", "4:memory:/../other\n");
 	assert_int_equal(m.left_mib(), 90);
 }
 
-/* What of this process's own claims is not populated yet is not there for others. */
+/* Memory that this process has claimed and not yet populated is unavailable to other claims. */
 static void claims_add_up(void **)
 {
 	char text[2048];
@@ -121,7 +121,7 @@ static void claims_add_up(void **)
 	assert_int_equal(two.take(left / 8 * 5, "a test"), 0);
 }
 
-static void what_is_there_needs_nothing(void **)
+static void present_pages_are_not_counted(void **)
 {
 	const size_t size = 20 * MiB, half = 10 * MiB;
 	auto *p = static_cast<u8 *>(
@@ -147,7 +147,7 @@ static bool in_child(bool (*run)())
 	return status == 0;
 }
 
-/* Not by a signal (SIGXFSZ). */
+/* Fails with an error, not with a signal (SIGXFSZ). */
 static void a_limit_on_files(void **)
 {
 	assert_true(in_child([] {
@@ -189,7 +189,7 @@ int main()
 		cmocka_unit_test(of_a_group_and_its_parents),
 		cmocka_unit_test(of_version_1_in_a_container),
 		cmocka_unit_test(claims_add_up),
-		cmocka_unit_test(what_is_there_needs_nothing),
+		cmocka_unit_test(present_pages_are_not_counted),
 		cmocka_unit_test(a_limit_on_files),
 		cmocka_unit_test(limits_on_addresses_and_data),
 	};

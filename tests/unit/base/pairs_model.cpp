@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The store-load pairs of docs/internals.md, step by step, in all interleavings; and what the search itself must know
- * of its memory models.  Each pair is looked at without its barrier too: then both sides must be found to miss each
- * other.
+ * The store-load pairs of docs/internals.md, step by step, in all interleavings; and tests of the search and its
+ * memory models.  Each pair is checked without its barrier, too: then the search must find that both sides miss each
+ * other's store.
  *
- * These are models, not the code: each step names the line that it stands for.  (The ownership lock's model runs the
+ * These are models, not the code: each step names the line that it models.  (The ownership lock's model runs the
  * code: biased_lock_model.cpp.)
  */
 #include "tests/support/interleave.h"
@@ -34,21 +34,21 @@ static void wrong(const result &r, const char *failure)
 
 /* ---- the search itself --------------------------------------------------------------------------------- */
 
-enum class order { none, full, rare };
+enum class order { none, full, asymmetric };
 
-/* Each stores, then looks at the other's. */
+/* Each thread stores, then loads the other's store. */
 static result store_load(model m, order o)
 {
 	world w(m, 2);
-	cell<u32> said[2], seen[2];
+	cell<u32> stored[2], seen[2];
 
 	return w.explore([&](unsigned t) {
-		store_relaxed(&said[t], 1u);
+		store_relaxed(&stored[t], 1u);
 		if (o == order::full)
 			fence();
-		else if (o == order::rare && t == 1)
+		else if (o == order::asymmetric && t == 1)
 			fence_all();
-		const u32 other = load_relaxed(&said[1 - t]);
+		const u32 other = load_relaxed(&stored[1 - t]);
 		fence();
 		store_relaxed(&seen[t], 2 - other);
 		fence();
@@ -61,7 +61,7 @@ static void stores_wait_in_buffers(void **)
 	for (model m : both) {
 		wrong(store_load(m, order::none), "both missed");
 		right(store_load(m, order::full));
-		right(store_load(m, order::rare));
+		right(store_load(m, order::asymmetric));
 	}
 }
 
@@ -69,12 +69,12 @@ static void stores_wait_in_buffers(void **)
 static result exchange_load(model m, bool bare)
 {
 	world w(m, 2);
-	cell<u32> said[2], missed[2];
+	cell<u32> stored[2], missed[2];
 
 	w.bare_exchange = bare;
 	return w.explore([&](unsigned t) {
-		store_fence(&said[t], 1u);
-		const bool first = !load_relaxed(&said[1 - t]);
+		store_fence(&stored[t], 1u);
+		const bool first = !load_relaxed(&stored[1 - t]);
 		fence();
 		store_relaxed(&missed[t], u32(first));
 		fence();
@@ -89,17 +89,17 @@ static void exchange_needs_a_fence(void **)
 	wrong(exchange_load(model::views, true), "both missed");
 }
 
-/* A word says that data is there. */
+/* A flag announces data. */
 static result message(model m, bool release, bool acquire)
 {
 	world w(m, 2);
-	cell<u32> data, there;
+	cell<u32> data, flag;
 
 	return w.explore([&](unsigned t) {
 		if (!t) {
 			store_relaxed(&data, 1u);
-			release ? store_release(&there, 1u) : store_relaxed(&there, 1u);
-		} else if (acquire ? load_acquire(&there) : load_relaxed(&there)) {
+			release ? store_release(&flag, 1u) : store_relaxed(&flag, 1u);
+		} else if (acquire ? load_acquire(&flag) : load_relaxed(&flag)) {
 			check(load_relaxed(&data) == 1, "old data");
 		}
 	});
@@ -114,7 +114,7 @@ static void messages_carry_data(void **)
 	wrong(message(model::views, true, false), "old data");
 }
 
-static void dead_ends_are_found(void **)
+static void deadlocks_are_found(void **)
 {
 	for (model m : both) {
 		world w(m, 2);
@@ -126,11 +126,11 @@ static void dead_ends_are_found(void **)
 			locks[1 - t].unlock();
 			locks[t].unlock();
 		}),
-		      "nothing goes on");
+		      "deadlock");
 	}
 }
 
-static result beside(bool read, bool locked)
+static result concurrent_access(bool read, bool locked)
 {
 	world w(model::views, 2);
 	interleave::mutex lock;
@@ -151,8 +151,8 @@ static result beside(bool read, bool locked)
 static void races_are_found(void **)
 {
 	for (bool read : {false, true}) {
-		wrong(beside(read, false), "a data race");
-		right(beside(read, true));
+		wrong(concurrent_access(read, false), "a data race");
+		right(concurrent_access(read, true));
 	}
 }
 
@@ -193,16 +193,16 @@ static void engine_is_woken(void **)
 	for (model m : both) {
 		right(submit_and_sleep(m, sleep_order::by_engine));
 		right(submit_and_sleep(m, sleep_order::by_submitter));
-		wrong(submit_and_sleep(m, sleep_order::none), "nothing goes on");
+		wrong(submit_and_sleep(m, sleep_order::none), "deadlock");
 	}
 }
 
 /* ---- waiter and engine --------------------------------------------------------------------------------- */
 
 struct arm_flaws {
-	bool waiter = false;    /* no fence between the arm and the look at the record */
-	bool engine = false;    /* none between the record and the last look at the arms */
-	bool last_look = false; /* the engine sleeps without that look */
+	bool waiter = false;     /* no fence between the arm and the check of the record */
+	bool engine = false;     /* none between the record and the last check of the arms */
+	bool last_check = false; /* the engine sleeps without that check */
 };
 
 static result arm_and_record(model m, arm_flaws f)
@@ -215,13 +215,13 @@ static result arm_and_record(model m, arm_flaws f)
 			store_release(&arm, 1u); /* ring_arm, ring.cpp: doorbell_write */
 			if (!f.waiter)
 				fence();            /* ring_arm: store_fence */
-			if (!load_acquire(&record)) /* look, wait.cpp */
+			if (!load_acquire(&record)) /* wait_check, wait.cpp */
 				await(&raised, 1u); /* ring_sleep */
 			return;
 		}
 		store_release(&record, 1u);           /* publish, engine_ring.cpp */
 		bool fired = load_acquire(&arm) != 0; /* check_arms, without a barrier */
-		if (!fired && !f.last_look) {
+		if (!fired && !f.last_check) {
 			if (f.engine)
 				store_relaxed(&asleep, 1u);
 			else
@@ -233,19 +233,19 @@ static result arm_and_record(model m, arm_flaws f)
 	});
 }
 
-static void waiter_is_called(void **)
+static void waiter_is_woken(void **)
 {
 	for (model m : both) {
 		right(arm_and_record(m, {}));
-		wrong(arm_and_record(m, {.waiter = true}), "nothing goes on");
-		wrong(arm_and_record(m, {.engine = true}), "nothing goes on");
-		wrong(arm_and_record(m, {.last_look = true}), "nothing goes on");
+		wrong(arm_and_record(m, {.waiter = true}), "deadlock");
+		wrong(arm_and_record(m, {.engine = true}), "deadlock");
+		wrong(arm_and_record(m, {.last_check = true}), "deadlock");
 	}
 }
 
 /* ---- read sections ------------------------------------------------------------------------------------- */
 
-/* Two readers, each twice inside; the third ends the object. */
+/* Two readers, each with two read sections; the third thread ends the object. */
 static result sections(model m, bool barrier, bool wait)
 {
 	world w(m, 3);
@@ -275,27 +275,27 @@ static result sections(model m, bool barrier, bool wait)
 	});
 }
 
-/* It may be reported as a race, which is the same. */
-static bool ends_inside(model m, bool barrier, bool wait)
+/* Whether the object is used after its end, which may be reported as a race. */
+static bool is_used_after_end(model m, bool barrier, bool wait)
 {
 	const result r = sections(m, barrier, wait);
 
 	return r.failure == "used after its end" || r.failure == "a data race";
 }
 
-static void nothing_ends_inside(void **)
+static void no_use_after_end(void **)
 {
 	right(sections(model::tso, true, true));
 	right(sections(model::views, true, true));
 	for (model m : both) {
-		assert_true(ends_inside(m, false, true));
-		assert_true(ends_inside(m, true, false));
+		assert_true(is_used_after_end(m, false, true));
+		assert_true(is_used_after_end(m, true, false));
 	}
 }
 
 /* ---- the progress thread ------------------------------------------------------------------------------- */
 
-/* By a list under its lock, or by a word of its own (closing). */
+/* The change is in a list under its lock, or in a separate word (closing). */
 static result change_and_kick(model m, bool locked, bool changer, bool sleeper)
 {
 	world w(m, 2);
@@ -307,7 +307,7 @@ static result change_and_kick(model m, bool locked, bool changer, bool sleeper)
 
 		if (t)
 			sleeper ? store_fence(&asleep, 1u) :
-				  store_relaxed(&asleep, 1u); /* arm_and_sleep, progress thread.cpp */
+				  store_relaxed(&asleep, 1u); /* arm_and_sleep, progress.cpp */
 		if (locked)
 			list_lock.lock();
 		if (t)
@@ -323,13 +323,13 @@ static result change_and_kick(model m, bool locked, bool changer, bool sleeper)
 	});
 }
 
-/* What changes under the list's lock is ordered by that: whoever has it first is seen by the other. */
+/* Changes under the list's lock are ordered by it: the second holder sees the first one's stores. */
 static void progress_thread_is_kicked(void **)
 {
 	for (model m : both) {
 		right(change_and_kick(m, false, true, true));
-		wrong(change_and_kick(m, false, false, true), "nothing goes on");
-		wrong(change_and_kick(m, false, true, false), "nothing goes on");
+		wrong(change_and_kick(m, false, false, true), "deadlock");
+		wrong(change_and_kick(m, false, true, false), "deadlock");
 		right(change_and_kick(m, true, false, false));
 	}
 }
@@ -338,9 +338,9 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(stores_wait_in_buffers), cmocka_unit_test(messages_carry_data),
-		cmocka_unit_test(dead_ends_are_found),    cmocka_unit_test(races_are_found),
-		cmocka_unit_test(engine_is_woken),        cmocka_unit_test(waiter_is_called),
-		cmocka_unit_test(nothing_ends_inside),    cmocka_unit_test(progress_thread_is_kicked),
+		cmocka_unit_test(deadlocks_are_found),    cmocka_unit_test(races_are_found),
+		cmocka_unit_test(engine_is_woken),        cmocka_unit_test(waiter_is_woken),
+		cmocka_unit_test(no_use_after_end),       cmocka_unit_test(progress_thread_is_kicked),
 		cmocka_unit_test(exchange_needs_a_fence),
 	};
 

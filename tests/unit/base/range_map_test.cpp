@@ -32,12 +32,12 @@ static range_entry *lookup(const range_map &m, u64 addr)
 static void bad_ranges(void **)
 {
 	range_map m;
-	range_entry empty{0x1000, 0}, beyond{top - 4096, 4097}, wraps{~u64(0) - 10, 100}, far{top, 1};
+	range_entry empty{0x1000, 0}, beyond{top - 4096, 4097}, wraps{~u64(0) - 10, 100}, outside{top, 1};
 
 	assert_int_equal(m.insert(&empty), -EINVAL);
 	assert_int_equal(m.insert(&beyond), -EINVAL);
 	assert_int_equal(m.insert(&wraps), -EINVAL);
-	assert_int_equal(m.insert(&far), -EINVAL);
+	assert_int_equal(m.insert(&outside), -EINVAL);
 	assert_int_equal(m.count(), 0);
 	assert_null(lookup(m, 0));
 	assert_null(lookup(m, ~u64(0)));
@@ -120,7 +120,7 @@ static void huge_ranges(void **)
 	assert_int_equal(m.count(), 0);
 }
 
-/* Every byte of two pages an entry of its own, taken out in random order. */
+/* Each byte of two pages is an entry; they are removed in random order. */
 static void bytes_of_a_page(void **)
 {
 	constexpr size_t n = 8192;
@@ -182,7 +182,7 @@ struct model {
 		if (!hit)
 			ref.emplace(base, std::move(e));
 	}
-	void remove_near(u64 addr)
+	void remove_at_or_after(u64 addr)
 	{
 		auto it = ref.lower_bound(addr);
 
@@ -227,7 +227,7 @@ static void random_ops(unsigned window_order, unsigned size_order, u64 stream)
 		if (gen() % 8 < (m.ref.size() > 2000 ? 2 : 4))
 			m.insert(base + at, size);
 		else if (gen() % 2)
-			m.remove_near(base + at);
+			m.remove_at_or_after(base + at);
 		for (u64 probe : {at, at + size - 1, (at + size) & mask, (at - 1) & mask, gen() & mask})
 			m.check(base + probe);
 		m.check_first(base + at, base + at + size - 1);
@@ -235,7 +235,7 @@ static void random_ops(unsigned window_order, unsigned size_order, u64 stream)
 		assert_int_equal(m.map.count(), m.ref.size());
 	}
 	while (!m.ref.empty())
-		m.remove_near(0);
+		m.remove_at_or_after(0);
 	assert_int_equal(m.map.count(), 0);
 }
 
@@ -278,11 +278,11 @@ static void many(void **)
 	}
 }
 
-/* ---- readers beside a writer --------------------------------------------------------------------------- */
+/* ---- concurrent readers and a writer ------------------------------------------------------------------- */
 
 /*
- * Even slots are always there, odd ones come and go and change their size: a reader
- * must always see the first, and of the second nothing or the whole truth.
+ * Even slots are always present, odd ones are inserted, removed and resized: a reader
+ * must always find an even slot, and an odd one either not or with consistent values.
  */
 struct race {
 	static constexpr size_t slots = 64;
@@ -334,7 +334,7 @@ struct race {
 			if (in[i]) {
 				map.remove(&e[i]);
 			} else {
-				/* Late readers may look at it (range_map.h). */
+				/* Late readers may read it (range_map.h). */
 				store_relaxed(&e[i].size, gen() % 2 ? step : step / 2);
 				assert_int_equal(map.insert(&e[i]), 0);
 			}
@@ -343,7 +343,7 @@ struct race {
 	}
 };
 
-static void readers_beside_a_writer(void **)
+static void readers_and_a_writer(void **)
 {
 	race r;
 	std::vector<std::thread> readers;
@@ -364,8 +364,8 @@ static void readers_beside_a_writer(void **)
 	assert_true(r.seen > 0);
 }
 
-/* Nodes come and go under the readers: a huge block and small ranges take turns in the same place. */
-static void readers_beside_huge_changes(void **)
+/* Nodes are replaced under the readers: a huge block and small ranges alternate at the same address. */
+static void readers_and_huge_changes(void **)
 {
 	constexpr u64 base = u64(5) << 39, size = u64(1) << 30;
 	range_map m;
@@ -407,18 +407,12 @@ static void readers_beside_huge_changes(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(bad_ranges),
-		cmocka_unit_test(edges),
-		cmocka_unit_test(generation_grows),
-		cmocka_unit_test(huge_ranges),
-		cmocka_unit_test(bytes_of_a_page),
-		cmocka_unit_test(random_few_pages),
-		cmocka_unit_test(random_megabytes),
-		cmocka_unit_test(random_terabytes),
-		cmocka_unit_test(random_whole_space),
-		cmocka_unit_test(many),
-		cmocka_unit_test(readers_beside_a_writer),
-		cmocka_unit_test(readers_beside_huge_changes),
+		cmocka_unit_test(bad_ranges),           cmocka_unit_test(edges),
+		cmocka_unit_test(generation_grows),     cmocka_unit_test(huge_ranges),
+		cmocka_unit_test(bytes_of_a_page),      cmocka_unit_test(random_few_pages),
+		cmocka_unit_test(random_megabytes),     cmocka_unit_test(random_terabytes),
+		cmocka_unit_test(random_whole_space),   cmocka_unit_test(many),
+		cmocka_unit_test(readers_and_a_writer), cmocka_unit_test(readers_and_huge_changes),
 	};
 
 	return cmocka_run_group_tests_name("range_map", tests, nullptr, nullptr);

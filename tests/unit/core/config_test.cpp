@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Settings from a made-up environment and a file of the test's own. */
+/* Settings from a fake environment and the test's own files. */
 #include "tests/support/test.h"
 
 #include "driver/dma/registry.h"
@@ -22,7 +22,7 @@ using environment = std::map<std::string, std::string>;
 
 static std::string dir;
 
-static const char *look(const char *name, void *arg)
+static const char *get_variable(const char *name, void *arg)
 {
 	const auto &env = *static_cast<environment *>(arg);
 	const auto it = env.find(name);
@@ -41,12 +41,12 @@ static std::string write_file(const std::string &name, const std::string &text)
 	return path;
 }
 
-/* Without a file, unless the environment names one. */
+/* Parses without a file, unless the environment names one. */
 static config parse(environment env)
 {
 	env.try_emplace("USDMA_CONFIG", "/dev/null");
 	env.try_emplace("USDMA_DEVICES", "sim");
-	return core::config_parse({look, &env, "/dev/null"});
+	return core::config_parse({get_variable, &env, "/dev/null"});
 }
 
 static void assert_names(const config &c, const char *what)
@@ -96,7 +96,7 @@ static void checks(void **)
 	assert_names(parse({{"USDMA_CHECK", "guard,early"}}), "guard needs race, as in race,guard");
 	const config drawn = parse({{"USDMA_CHECK", "shuffle"}});
 	assert_non_null(strstr(drawn.warning.c_str(), ("shuffle:" + std::to_string(drawn.checks.seed)).c_str()));
-	/* The device's own option counts. */
+	/* The device's own option has precedence. */
 	assert_string_equal(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "sim:timing=early"}}).devices[0].c_str(),
 			    "sim:timing=early");
 	assert_names(parse({{"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "0000:01:00.0"}}), "no software device");
@@ -212,7 +212,7 @@ static void file_and_environment(void **)
 					    "# a comment\n\n  wait = poll   # here too\nspin_us=11\nbounce_chunk = 1M\n"
 					    "devices = sim:mem=1G,sim\n");
 	environment env = {{"USDMA_CONFIG", path}, {"USDMA_SPIN_US", "12"}};
-	const config c = core::config_parse({look, &env, "/dev/null"});
+	const config c = core::config_parse({get_variable, &env, "/dev/null"});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll);
@@ -263,7 +263,7 @@ static void lines_of_a_file(void **)
 	for (const char *good :
 	     {"", "\n", "# only a comment", "wait = poll", "\twait\t=\tpoll\r\n", "wait=poll # why", "sim_cpus ="})
 		assert_string_equal(parse_text(good).error.c_str(), "");
-	/* Many complaints end somewhere. */
+	/* The number of reported errors is limited. */
 	std::string many;
 	for (int i = 0; i < 1000; i++)
 		many += "nonsense\n";
@@ -272,14 +272,14 @@ static void lines_of_a_file(void **)
 	assert_null(strstr(parse_text(many).error.c_str(), "t.conf:11:"));
 }
 
-static void files_that_are_none(void **)
+static void unreadable_files(void **)
 {
 	const std::string big = write_file("big.conf", std::string(300 * KiB, '#')), fifo = dir + "/fifo";
 
 	assert_names(parse({{"USDMA_CONFIG", big}}), "larger than 256 KiB");
 	assert_names(parse({{"USDMA_CONFIG", "/dev/zero"}}), "larger than 256 KiB");
 	assert_names(parse({{"USDMA_CONFIG", dir}}), "Is a directory");
-	/* It has no writer: reading it would wait for ever. */
+	/* A FIFO without a writer: a blocking read would wait forever. */
 	assert_int_equal(mkfifo(fifo.c_str(), 0600), 0);
 	assert_string_equal(parse({{"USDMA_CONFIG", fifo}}).error.c_str(), "");
 }
@@ -289,15 +289,15 @@ static const core::setting_origin &origin(const config &c, const char *name)
 	return core::setting_origin_of(*core::setting_find(name), c);
 }
 
-/* System file, user's file, environment: each above the one before. */
-static void who_goes_before(void **)
+/* Precedence: the environment, the user's file, the system's file. */
+static void precedence_of_sources(void **)
 {
 	const std::string system = write_file("system.conf", "wait = poll\nspin_us = 1\nhang_ms = 1\n");
 
 	assert_int_equal(mkdir((dir + "/usdma").c_str(), 0700), 0);
 	const std::string user = write_file("usdma/usdma.conf", "\nspin_us = 2\nhang_ms = 2\n");
 	environment env = {{"XDG_CONFIG_HOME", dir}, {"USDMA_HANG_MS", "3"}, {"USDMA_DEVICES", "sim"}};
-	const config c = core::config_parse({look, &env, system.c_str()});
+	const config c = core::config_parse({get_variable, &env, system.c_str()});
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.spin_us == 2 && c.hang_ms == 3);
 	assert_string_equal(origin(c, "wait").where.c_str(), (system + ":1").c_str());
@@ -305,19 +305,19 @@ static void who_goes_before(void **)
 	assert_string_equal(origin(c, "hang_ms").where.c_str(), "USDMA_HANG_MS");
 	assert_true(origin(c, "hang_ms").from == core::setting_from::environment);
 	assert_true(origin(c, "log").from == core::setting_from::standard && origin(c, "log").where.empty());
-	/* A file that is named takes the place of both. */
+	/* USDMA_CONFIG replaces both files. */
 	env["USDMA_CONFIG"] = "/dev/null";
-	const config n = core::config_parse({look, &env, system.c_str()});
+	const config n = core::config_parse({get_variable, &env, system.c_str()});
 	assert_true(n.wait == core::wait_mode::hybrid && n.spin_us == 50 && n.hang_ms == 3);
-	/* Without a home, or one that is no path from the root, there is no file of the user's. */
+	/* Without HOME, or if it is no absolute path, there is no user's file. */
 	for (const char *home : {"", "here"}) {
 		environment odd = {{"XDG_CONFIG_HOME", home}, {"HOME", home}};
 
-		assert_string_equal(core::config_user_file({look, &odd}).c_str(), "");
+		assert_string_equal(core::config_user_file({get_variable, &odd}).c_str(), "");
 	}
 }
 
-/* What is shown can be read again, for each row; and each default is in its own range. */
+/* Each shown value can be parsed again; each default is in its range. */
 static void table(void **)
 {
 	const config c = parse({});
@@ -349,8 +349,8 @@ static void huge_pages_of_sims(void **)
 	assert_string_equal(c.devices[2].c_str(), "vfio-user:/a");
 }
 
-/* The program's word goes before the environment's, until the settings are in use. */
-static void the_program(void **)
+/* The program's settings have precedence over the environment, until the settings are in use. */
+static void settings_of_the_program(void **)
 {
 	setenv("USDMA_CONFIG", "/dev/null", 1);
 	setenv("USDMA_DEVICES", "sim", 1);
@@ -435,25 +435,25 @@ static int teardown(void **)
 	return system(("rm -rf '" + dir + "'").c_str());
 }
 
-/* In a child without rights: 0 as it should be. */
-static int look_without_rights(const std::string &home, const std::string &named)
+/* Runs in a child without privileges; 0: success. */
+static int parse_without_rights(const std::string &home, const std::string &named)
 {
 	if (!geteuid() && (setgid(65534) || setuid(65534)))
 		return 1;
 	environment env = {{"USDMA_DEVICES", "sim"}, {"HOME", home}, {"USDMA_SPIN_US", "7"}};
-	const config c = core::config_parse({look, &env, "/dev/null"});
+	const config c = core::config_parse({get_variable, &env, "/dev/null"});
 	if (!c.error.empty() || c.spin_us != 7)
 		return 2;
 	if (c.warning.find(home + "/.config/usdma/usdma.conf: cannot be read: Permission denied") == std::string::npos)
 		return 3;
-	/* A file that was named is required. */
+	/* A file named by USDMA_CONFIG is required. */
 	env["USDMA_CONFIG"] = named;
-	const config d = core::config_parse({look, &env, "/dev/null"});
+	const config d = core::config_parse({get_variable, &env, "/dev/null"});
 	return d.error.find("USDMA_CONFIG names it") != std::string::npos && d.warning.empty() ? 0 : 4;
 }
 
-/* su, sudo and daemons keep the HOME of another user. */
-static void home_out_of_reach(void **)
+/* After su, sudo and in daemons, HOME may be another user's. */
+static void home_of_another_user(void **)
 {
 	const std::string home = dir + "/closed";
 	int status = -1;
@@ -463,18 +463,18 @@ static void home_out_of_reach(void **)
 	assert_int_equal(chmod(home.c_str(), 0), 0);
 	const pid_t pid = fork();
 	if (!pid)
-		_exit(look_without_rights(home, named));
+		_exit(parse_without_rights(home, named));
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(chmod(home.c_str(), 0700), 0);
 	assert_int_equal(unlink(named.c_str()), 0);
 	assert_int_equal(rmdir(home.c_str()), 0);
 	assert_int_equal(status, 0);
-	/* What is there, but is no file of settings, still is an error. */
+	/* A directory instead of the user's file is an error. */
 	environment env = {{"USDMA_DEVICES", "sim"}, {"XDG_CONFIG_HOME", dir + "/xdg"}};
 	assert_int_equal(mkdir((dir + "/xdg").c_str(), 0700), 0);
 	assert_int_equal(mkdir((dir + "/xdg/usdma").c_str(), 0700), 0);
 	assert_int_equal(mkdir((dir + "/xdg/usdma/usdma.conf").c_str(), 0700), 0);
-	const config c = core::config_parse({look, &env, "/dev/null"});
+	const config c = core::config_parse({get_variable, &env, "/dev/null"});
 	assert_int_equal(rmdir((dir + "/xdg/usdma/usdma.conf").c_str()), 0);
 	assert_int_equal(rmdir((dir + "/xdg/usdma").c_str()), 0);
 	assert_int_equal(rmdir((dir + "/xdg").c_str()), 0);
@@ -491,15 +491,15 @@ int main()
 		cmocka_unit_test(file_and_environment),
 		cmocka_unit_test(bad_file),
 		cmocka_unit_test(lines_of_a_file),
-		cmocka_unit_test(files_that_are_none),
-		cmocka_unit_test(who_goes_before),
+		cmocka_unit_test(unreadable_files),
+		cmocka_unit_test(precedence_of_sources),
 		cmocka_unit_test(table),
 		cmocka_unit_test(huge_pages_of_sims),
-		cmocka_unit_test(the_program),
+		cmocka_unit_test(settings_of_the_program),
 		cmocka_unit_test(sim_cpus),
 		cmocka_unit_test(too_many_devices),
 		cmocka_unit_test(devices_by_default),
-		cmocka_unit_test(home_out_of_reach),
+		cmocka_unit_test(home_of_another_user),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, setup, teardown);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device that moves nothing but records what is mapped into it, and fails when told to; and hardware queues
- * without a ring.
+ * A device that moves no data: it records its mappings, and fails on demand.  Its hardware queues have no ring.
  */
 #pragma once
 
@@ -20,13 +19,13 @@ public:
 	vfio::address_limits lim;
 	int fail_map_at = 0; /* the n-th map from now fails; 0: none */
 	int fail_unmap_at = 0;
-	int lose_at_map = 0; /* it is lost at the n-th from now, done but not answered */
+	int lose_at_map = 0; /* the device is lost at the n-th map from now, after it is done, before the reply */
 	int lose_at_unmap = 0;
 	unsigned maps = 0, unmaps = 0, wrong = 0;
-	bool gone = false;
-	bool quiet = true;   /* when it is gone, that is proven */
-	bool silent = false; /* it is gone, of which nobody hears who does not ask */
-	unsigned asked = 0;
+	bool is_lost = false;
+	bool can_quiesce = true; /* once it is lost, quiesce() succeeds */
+	bool silent = false;     /* it is lost, and only answers() detects that */
+	unsigned queries = 0;    /* calls of answers() */
 	mutable std::mutex lock;
 
 	fake_device() { lim.usable.push_back({0, ~u64(0)}); }
@@ -47,19 +46,19 @@ public:
 	int dma_map(const vfio::dma_area &a) override;
 	int dma_unmap(u64 iova, u64 size) override;
 	int reset() override { return 0; }
-	bool lost() const override { return gone; }
+	bool lost() const override { return is_lost; }
 	int answers() override
 	{
-		asked++;
-		gone = gone || silent;
-		return gone ? fail(ENODEV, "fake: gone") : 0;
+		queries++;
+		is_lost = is_lost || silent;
+		return is_lost ? fail(ENODEV, "fake: lost") : 0;
 	}
 	int lost_fd() const override { return -1; }
-	int quiesce() override { return quiet ? 0 : -EAGAIN; }
+	int quiesce() override { return can_quiesce ? 0 : -EAGAIN; }
 	const char *name() const override { return "fake"; }
 	const char *backend() const override { return "fake"; }
 
-	/* What the device reaches at this address: the host memory behind it; nullptr: nothing. */
+	/* The host memory that the device accesses at this address; nullptr: nothing is mapped. */
 	u8 *reach(u64 iova, u32 prot = vfio::dma_read) const
 	{
 		std::lock_guard guard(lock);
@@ -99,8 +98,8 @@ inline int fake_device::dma_map(const vfio::dma_area &a)
 	std::lock_guard guard(lock);
 
 	maps++;
-	if (gone)
-		return fail(ENODEV, "fake: gone");
+	if (is_lost)
+		return fail(ENODEV, "fake: lost");
 	if (fail_map_at && !--fail_map_at)
 		return fail(ENOSPC, "fake: no more mappings");
 	if (overlaps(a) || !usable(a) || !a.size || (a.iova | a.size | reinterpret_cast<u64>(a.vaddr)) % 4096) {
@@ -109,8 +108,8 @@ inline int fake_device::dma_map(const vfio::dma_area &a)
 	}
 	areas[a.iova] = a;
 	if (lose_at_map && !--lose_at_map)
-		gone = true;
-	return gone ? fail(ENODEV, "fake: gone before its answer") : 0;
+		is_lost = true;
+	return is_lost ? fail(ENODEV, "fake: lost before its reply") : 0;
 }
 
 inline int fake_device::dma_unmap(u64 iova, u64 size)
@@ -119,17 +118,17 @@ inline int fake_device::dma_unmap(u64 iova, u64 size)
 	const auto it = areas.find(iova);
 
 	unmaps++;
-	if (gone)
-		return fail(ENODEV, "fake: gone");
+	if (is_lost)
+		return fail(ENODEV, "fake: lost");
 	if (fail_unmap_at && !--fail_unmap_at)
-		return fail(EIO, "fake: does not release it");
+		return fail(EIO, "fake: unmap fails");
 	if (lose_at_unmap && !--lose_at_unmap) {
-		gone = true;
-		return fail(ENODEV, "fake: gone before its answer");
+		is_lost = true;
+		return fail(ENODEV, "fake: lost before its reply");
 	}
 	if (it == areas.end() || it->second.size != size) {
 		wrong++;
-		return fail(ENOENT, "fake: not mapped so");
+		return fail(ENOENT, "fake: no such mapping");
 	}
 	areas.erase(it);
 	return 0;
@@ -159,7 +158,7 @@ public:
 	}
 };
 
-/* A core device around it, with one hardware queue whose progress the test sets. */
+/* A core device with this engine, and one hardware queue whose progress the test sets. */
 struct fake {
 	core::device dev;
 	dma::completion_record record = {};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Guarded pages: memory that cannot be protected, handlers of the program, fork(). */
+/* Guarded pages: memory that cannot be protected, the program's signal handlers, fork(). */
 #include "tests/support/test.h"
 
 #include "driver/base/page_guard.h"
@@ -45,8 +45,8 @@ static u64 faults()
 	return n;
 }
 
-/* An access is noted once, with the rest of the range still guarded. */
-static void an_access_is_noted(void **)
+/* An access is recorded once; the rest of the range remains guarded. */
+static void an_access_is_recorded(void **)
 {
 	u8 *const p = make_pages(3);
 	page_fault f;
@@ -67,7 +67,7 @@ static void an_access_is_noted(void **)
 	pages_forget(range_of(p, 3));
 }
 
-/* Nothing of a range with a hole is guarded, but what another guard has there still is. */
+/* A range with a hole is not guarded; an earlier guard of a part of it remains. */
 static void a_hole_is_not_guarded(void **)
 {
 	u8 *const p = make_pages(8);
@@ -85,7 +85,7 @@ static void a_hole_is_not_guarded(void **)
 	pages_forget(range_of(p, 8));
 }
 
-/* Each guarded page between others takes two mappings; the program needs some, too. */
+/* Each separate guarded page takes two mappings; some must be left for the program. */
 static void mappings_are_bounded(void **)
 {
 	FILE *const file = fopen("/proc/sys/vm/max_map_count", "re");
@@ -95,7 +95,7 @@ static void mappings_are_bounded(void **)
 	assert_non_null(file);
 	assert_int_equal(fscanf(file, "%lu", &most), 1);
 	fclose(file);
-	if (most > 1 << 17 || on_valgrind()) /* which has few mappings of its own */
+	if (most > 1 << 17 || on_valgrind()) /* valgrind limits mappings itself */
 		skip();
 	u8 *const p = make_pages(most);
 	while (n < most / 2 && pages_guard(range_of(p + 2 * n * size, 1), true, 1))
@@ -121,8 +121,8 @@ static void open_later(int sig, siginfo_t *info, void *context)
 	inner.sa_sigaction(sig, info, context);
 }
 
-/* A thread that faulted before the memory was forgotten tries again. */
-static void a_late_fault_is_tried_again(void **)
+/* A thread that faulted before pages_forget() retries its access. */
+static void a_late_fault_is_retried(void **)
 {
 	struct sigaction own = {};
 
@@ -137,39 +137,39 @@ static void a_late_fault_is_tried_again(void **)
 	assert_int_equal(sigaction(SIGSEGV, &inner, nullptr), 0);
 	assert_int_equal(seen, 3);
 	assert_int_equal(faults(), 0);
-	/* Not for ever. */
+	/* The number of retries is limited. */
 	mprotect(opened, size, PROT_NONE);
 	const void *bad;
 	assert_false(page_guarded([] { store(opened); }, &bad));
 	assert_ptr_equal(bad, opened);
 }
 
-static u8 *of_fork;
+static u8 *fork_page;
 
 static void store_at_fork()
 {
-	if (of_fork)
-		store(of_fork);
+	if (fork_page)
+		store(fork_page);
 }
 
 /* The program's handlers of pthread_atfork() run while the table is locked. */
-static void handlers_of_fork_go_on(void **)
+static void handlers_of_fork_may_fault(void **)
 {
 	u8 *const p = make_pages(3);
 	int status;
 
 	assert_true(pages_guard(range_of(p, 3), true, 1));
-	of_fork = p + size;
+	fork_page = p + size;
 	const pid_t child = fork();
 	if (!child)
 		_exit(0);
-	of_fork = nullptr;
+	fork_page = nullptr;
 	assert_true(child > 0 && waitpid(child, &status, 0) == child && !status);
 	assert_int_equal(faults(), 1);
 	pages_forget(range_of(p, 3));
 }
 
-/* On a small alternate stack only the instruction is noted. */
+/* With a small alternate stack only the faulting instruction is recorded. */
 static void a_small_stack_suffices(void **)
 {
 	u8 *const p = make_pages(1);
@@ -188,19 +188,19 @@ static void a_small_stack_suffices(void **)
 	pages_forget(range_of(p, 1));
 }
 
-static void of_program(int, siginfo_t *, void *)
+static void program_handler(int, siginfo_t *, void *)
 {
 	_exit(3);
 }
 
-/* The last test: cmocka replaces the handler for each one, too. */
+/* If the program replaces the handler, guards are refused.  Must be the last test: cmocka replaces it for each one. */
 static void a_replaced_handler_guards_nothing(void **)
 {
 	u8 *const p = make_pages(1);
 	struct sigaction own = {}, first;
 	unsigned n = 0;
 
-	own.sa_sigaction = of_program;
+	own.sa_sigaction = program_handler;
 	own.sa_flags = SA_SIGINFO;
 	assert_true(pages_guard(range_of(p, 1), true, 1));
 	pages_release(range_of(p, 1), true);
@@ -220,16 +220,16 @@ static void a_replaced_handler_guards_nothing(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(an_access_is_noted),
+		cmocka_unit_test(an_access_is_recorded),
 		cmocka_unit_test(a_hole_is_not_guarded),
 		cmocka_unit_test(mappings_are_bounded),
-		cmocka_unit_test(a_late_fault_is_tried_again),
-		cmocka_unit_test(handlers_of_fork_go_on),
+		cmocka_unit_test(a_late_fault_is_retried),
+		cmocka_unit_test(handlers_of_fork_may_fault),
 		cmocka_unit_test(a_small_stack_suffices),
 		cmocka_unit_test(a_replaced_handler_guards_nothing),
 	};
 
-	/* Before the library does: its handlers of fork() run outside of these. */
+	/* Before the library registers its own handlers, which then run before and after these. */
 	if (pthread_atfork(store_at_fork, store_at_fork, store_at_fork))
 		return 1;
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The offset allocator, against a model that is a plain array of grains. */
+/* The offset allocator, compared with a model that is an array of grains. */
 #include "tests/support/test.h"
 
 #include "lib/core/memory/heap.h"
@@ -10,14 +10,14 @@
 using namespace usdma;
 using core::heap;
 
-/* Each grain's owner: 0 free, else 1 + the start of the part that holds it. */
+/* Each grain's owner: 0: free, else 1 + the start of the block that contains it. */
 struct model {
 	static constexpr u64 grain = 64;
 	std::vector<u64> owner;
 	std::vector<std::pair<u64, u64>> live; /* offset, size */
 
 	explicit model(u64 size) : owner(size / grain) {}
-	bool room(u64 size, u64 align) const
+	bool has_space(u64 size, u64 align) const
 	{
 		for (u64 at = 0; at + size <= owner.size() * grain; at += std::max(align, grain))
 			if (is_free(at, size))
@@ -63,7 +63,7 @@ static void step_alloc(heap &h, model &m, std::mt19937_64 &gen)
 
 	if (err) {
 		assert_int_equal(err, -ENOMEM);
-		assert_false(m.room(rounded, align));
+		assert_false(m.has_space(rounded, align));
 		return;
 	}
 	assert_int_equal(at % align, 0);
@@ -152,7 +152,7 @@ static void bad_arguments(void **)
 	assert_int_equal(h.size_at(64), 0);
 }
 
-/* Best fit: the smallest hole that does is taken. */
+/* Best fit: the smallest sufficient hole is used. */
 static void best_fit(void **)
 {
 	heap h;

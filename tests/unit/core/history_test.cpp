@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Happens-before against a model that knows the truth: random programs of threads, streams and signals become a
- * graph, in which two accesses have an order if a path leads from one to the other. What is reported has none, and
- * each byte on which two accesses have none is in a report.
+ * Compares the happens-before history with a model: random programs of threads, streams and signals form a graph, in
+ * which two accesses are ordered if there is a path between them. Reported accesses must be unordered, and each byte
+ * with two unordered accesses must be reported.
  */
 #include "tests/support/test.h"
 
@@ -21,7 +21,7 @@ using byte_set = std::bitset<bytes>;
 
 namespace {
 
-/* An operation; those before it by one edge. */
+/* An operation and its direct predecessors. */
 struct node {
 	std::vector<unsigned> before;
 	std::vector<stream_access> what;
@@ -37,7 +37,7 @@ struct item {
 	int gives = -1, waits = -1; /* signals */
 };
 
-/* One random program, which the history follows as it is made. */
+/* One random program; each step is passed to the history, too. */
 class program {
 public:
 	explicit program(std::uint64_t stream) : gen_(rng(stream)), history_(found, this)
@@ -50,9 +50,9 @@ public:
 			stream_ids_.push_back(history_.add_stream());
 	}
 
-	/* Anything, of which much has no order. */
+	/* Any operation; many are unordered. */
 	void random_step();
-	/* Accesses that wait for those before them that matter, but for one in skip; 0: all do. */
+	/* An access that waits for all conflicting ones, but omits one wait in skip; 0: omits none. */
 	void ordered_step(unsigned skip);
 	void finish();
 	void compare();
@@ -113,7 +113,7 @@ private:
 	std::vector<int> writer_[bytes];
 };
 
-/* Passes waits whose signals were given; what is passed may give others. */
+/* Completes waits whose signals were given; that may give other signals. */
 void program::advance()
 {
 	for (bool moved = true; moved;) {
@@ -242,7 +242,7 @@ void program::ordered_step(unsigned skip)
 	}
 }
 
-/* Signals that were left out are given by a thread. */
+/* A thread gives the remaining signals. */
 void program::finish()
 {
 	for (size_t i = 0; i < signals_.size(); i++)
@@ -257,7 +257,7 @@ void program::finish()
 	assert_int_equal(history_.result().queued_forgotten, 0);
 }
 
-/* For each node those before it. Edges may lead from later nodes, which gave a signal that was waited for. */
+/* The predecessors of each node. Edges may come from later nodes, which have given an awaited signal. */
 std::vector<std::bitset<max_nodes>> program::closure() const
 {
 	std::vector<std::bitset<max_nodes>> all(nodes_.size());
@@ -327,7 +327,7 @@ static void random_programs(void **)
 	assert_true(conflicts > 0);
 }
 
-static void programs_without_a_race(void **)
+static void ordered_programs(void **)
 {
 	for (unsigned n = 0; n < 200 * scale(); n++) {
 		program p(1000000 + n);
@@ -340,7 +340,7 @@ static void programs_without_a_race(void **)
 	}
 }
 
-static void missing_edges(void **)
+static void programs_with_missing_waits(void **)
 {
 	unsigned conflicts = 0;
 
@@ -356,9 +356,9 @@ static void missing_edges(void **)
 	assert_true(conflicts > 0);
 }
 
-/* ---- by hand --------------------------------------------------------------------------------------- */
+/* ---- fixed programs ---------------------------------------------------------------------------------- */
 
-struct by_hand {
+struct fixed_program {
 	history h{[](void *n, const access_conflict &) { ++*static_cast<unsigned *>(n); }, &found};
 	unsigned found = 0;
 	context_id t = h.add_thread(), a = h.add_stream(), b = h.add_stream();
@@ -368,9 +368,9 @@ struct by_hand {
 	void op(context_id s, stream_access what) { h.submit(s, t, {&what, 1}, 0); }
 };
 
-static void memory_is_used_again(void **)
+static void memory_is_reused(void **)
 {
-	by_hand p;
+	fixed_program p;
 
 	p.write(p.a, 0, 100);
 	p.h.forget({0, 50});
@@ -380,10 +380,10 @@ static void memory_is_used_again(void **)
 	assert_int_equal(p.found, 1);
 }
 
-/* A stream that takes another one's number: what the old one did is no race of the new one's, and the reverse. */
-static void numbers_are_used_again(void **)
+/* A new stream reuses a removed stream's number: their accesses are not confused. */
+static void numbers_are_reused(void **)
 {
-	by_hand p;
+	fixed_program p;
 
 	p.write(p.a, 0, 10);
 	p.h.waited_for_stream(p.t, p.a);
@@ -397,7 +397,7 @@ static void numbers_are_used_again(void **)
 
 static void an_unseen_signal_is_counted(void **)
 {
-	by_hand p;
+	fixed_program p;
 
 	p.h.submit_wait(p.a, p.t, std::make_shared<order_signal>());
 	p.write(p.a, 0, 10);
@@ -408,10 +408,10 @@ static void an_unseen_signal_is_counted(void **)
 	assert_int_equal(p.found, 0);
 }
 
-/* Two rounds, of which the second waits for the other stream: only the first wait was for what is unseen. */
+/* Two streams wait for each other's signals: only the first wait is for an unseen signal. */
 static void a_signal_is_unseen_among_others(void **)
 {
-	by_hand p;
+	fixed_program p;
 	const auto first = std::make_shared<order_signal>(), second = std::make_shared<order_signal>();
 
 	p.h.submit_wait(p.a, p.t, first);
@@ -461,10 +461,10 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(random_programs),
-		cmocka_unit_test(programs_without_a_race),
-		cmocka_unit_test(missing_edges),
-		cmocka_unit_test(memory_is_used_again),
-		cmocka_unit_test(numbers_are_used_again),
+		cmocka_unit_test(ordered_programs),
+		cmocka_unit_test(programs_with_missing_waits),
+		cmocka_unit_test(memory_is_reused),
+		cmocka_unit_test(numbers_are_reused),
 		cmocka_unit_test(an_unseen_signal_is_counted),
 		cmocka_unit_test(memory_is_bounded),
 		cmocka_unit_test(readers_are_bounded),

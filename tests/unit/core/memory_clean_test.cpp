@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory that goes from one user to the next: what each finds, what is left, and what it costs. */
+/* Device memory is cleared between users: what the next one finds, what is left behind, and the number of fills. */
 #include "tests/unit/core/memory_rig.h"
 #include "lib/core/memory/memory.h"
 
@@ -19,8 +19,8 @@ namespace {
 
 constexpr u8 secret = 0x5e;
 
-/* The device's memory, which outlives its users; and what it costs to clear. */
-struct silicon {
+/* The device's memory, which outlives its users; counts the fills. */
+struct fake_memory {
 	std::vector<u8> byte = std::vector<u8>(own_memory, secret);
 	std::mutex lock;
 	u64 base = 0, cleared = 0;
@@ -33,7 +33,7 @@ struct silicon {
 				   [=](u8 b) { return b == value; });
 	}
 };
-silicon *memory;
+fake_memory *memory;
 
 int zero(device *, u64 dma, u64 len)
 {
@@ -48,7 +48,7 @@ int zero(device *, u64 dma, u64 len)
 	return 0;
 }
 
-/* One process that has the device, for as long as it lives. */
+/* One process that uses the device during the lifetime of this object. */
 struct user : attached {
 	explicit user(unsigned slot = 0) : attached(slot)
 	{
@@ -60,16 +60,16 @@ struct user : attached {
 		leave();
 		test::on_zero = nullptr;
 	}
-	/* As device_close does. */
+	/* Like device_close. */
 	void leave()
 	{
-		if (in)
+		if (is_attached)
 			memory_wipe(&dev);
-		if (in)
+		if (is_attached)
 			detach();
 	}
 	u64 at(u64 addr) const { return addr - memory->base; }
-	/* A block, and what its user finds in it. */
+	/* Allocates a block, which must be zeroed, and writes the secret to it. */
 	u64 block(u64 size, page_policy policy = page_policy::huge_first)
 	{
 		const u64 addr = on_device(*this, size, policy);
@@ -83,13 +83,13 @@ struct user : attached {
 int fresh(void **)
 {
 	delete memory;
-	memory = new silicon;
+	memory = new fake_memory;
 	return 0;
 }
 
 } // namespace
 
-static void the_next_finds_zeros(void **)
+static void next_user_finds_zeros(void **)
 {
 	auto gen = test::rng(1);
 
@@ -110,7 +110,7 @@ static void the_next_finds_zeros(void **)
 	}
 }
 
-/* Nothing of what a user had is there when he has left, whoever looks: the next one need not be of this library. */
+/* A user's data is cleared when it leaves: the next user need not use this library. */
 static void nothing_is_left_behind(void **)
 {
 	{
@@ -119,12 +119,12 @@ static void nothing_is_left_behind(void **)
 		u.block(5 * MiB);
 		assert_int_equal(device_free(u.block(300)), 0);
 	}
-	/* Three granules and one; the others are as they were found. */
+	/* Three granules and one are cleared; the others are unchanged. */
 	assert_int_equal(std::count(memory->byte.begin(), memory->byte.end(), 0), 8 * MiB);
 }
 
-/* What the same user frees is his own: no request for it a second time. */
-static void own_memory_costs_nothing(void **)
+/* A block that the same user has freed is not cleared again. */
+static void own_memory_is_not_cleared_again(void **)
 {
 	user u;
 
@@ -138,19 +138,19 @@ static void own_memory_costs_nothing(void **)
 	assert_int_equal(memory->fills, 1);
 }
 
-/* A device that begins with zeros is not asked at all, and neither is memory that is lent to one. */
-static void zeroed_devices_cost_nothing(void **)
+/* Devices with zeroed memory, and pools of host memory for devices without memory, are not cleared. */
+static void zeroed_memory_is_not_cleared(void **)
 {
 	struct zeroed_engine : test::fake_engine {
 		using fake_engine::fake_engine;
-		void say() { limits_.caps |= dma::cap_memory_zeroed; }
+		void set_zeroed() { limits_.caps |= dma::cap_memory_zeroed; }
 	};
 	test::on_zero = zero;
 	for (u64 own : {own_memory, u64(0)}) {
 		fake f(0, own);
 		auto eng = std::make_unique<zeroed_engine>(own);
 
-		eng->say();
+		eng->set_zeroed();
 		f.dev.eng = std::move(eng);
 		assert_int_equal(memory_attach(&f.dev), 0);
 		assert_null(heap_of(&f.dev)->clean.get());
@@ -158,16 +158,16 @@ static void zeroed_devices_cost_nothing(void **)
 		memory_wipe(&f.dev);
 		memory_detach(&f.dev);
 	}
-	fake lent(0, 0);
-	assert_int_equal(memory_attach(&lent.dev), 0);
-	on_device(lent, 3 * MiB);
-	memory_wipe(&lent.dev);
-	memory_detach(&lent.dev);
+	fake without_memory(0, 0);
+	assert_int_equal(memory_attach(&without_memory.dev), 0);
+	on_device(without_memory, 3 * MiB);
+	memory_wipe(&without_memory.dev);
+	memory_detach(&without_memory.dev);
 	test::on_zero = nullptr;
 	assert_int_equal(memory->fills, 0);
 }
 
-/* What cannot be cleared is not handed out, and is not lost either. */
+/* Memory that cannot be cleared is not allocated, and remains free. */
 static void a_fill_that_fails(void **)
 {
 	user u;
@@ -183,7 +183,7 @@ static void a_fill_that_fails(void **)
 	u.block(own_memory);
 }
 
-/* Blocks of many threads in the same granules: the fill for one does not undo what another has written already. */
+/* Threads have blocks in the same granules: clearing one block does not overwrite another thread's data. */
 static void threads_share_granules(void **)
 {
 	static constexpr unsigned threads = 4, rounds = 1500;
@@ -216,13 +216,13 @@ static void threads_share_granules(void **)
 	assert_int_equal(wrong, 0);
 }
 
-/* One that is lost can be told nothing. */
+/* A lost device gets no fill. */
 static void a_lost_device(void **)
 {
 	user u;
 
 	u.block(3 * MiB);
-	u.vfio().gone = true;
+	u.vfio().is_lost = true;
 	const unsigned fills = memory->fills;
 	memory_wipe(&u.dev);
 	assert_int_equal(memory->fills, fills);
@@ -232,10 +232,10 @@ int main()
 {
 #define clean(f) cmocka_unit_test_setup_teardown(f, fresh, test::nothing_left)
 	const CMUnitTest tests[] = {
-		clean(the_next_finds_zeros),
+		clean(next_user_finds_zeros),
 		clean(nothing_is_left_behind),
-		clean(own_memory_costs_nothing),
-		clean(zeroed_devices_cost_nothing),
+		clean(own_memory_is_not_cleared_again),
+		clean(zeroed_memory_is_not_cleared),
 		clean(a_fill_that_fails),
 		clean(threads_share_granules),
 		clean(a_lost_device),

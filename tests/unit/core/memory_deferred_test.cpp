@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Freed memory that waits until no device can reach it any more, and threads that race for all of it. */
+/* Freed memory that waits until no device can access it, and concurrent threads. */
 #include "tests/unit/core/memory_rig.h"
 #include "lib/core/memory/memory.h"
 
@@ -17,10 +17,7 @@ using test::own_memory;
 using test::pages;
 using test::pinned;
 
-/*
- * ---- what waits among the deferred frees
- * -----------------------------------------------------------------------------
- */
+/* ---- deferred frees ---------------------------------------------------------------------------------- */
 
 static void freed_while_busy(void **)
 {
@@ -41,7 +38,7 @@ static void freed_while_busy(void **)
 	assert_int_equal(f.vfio().count(), before);
 	assert_int_equal(device_alloc(&f.dev, own_memory, page_policy::normal_only, &again), -ENOMEM);
 	f.complete();
-	f.post(1); /* later work does not hold it */
+	f.post(1); /* later work does not delay it */
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before - 1);
 	assert_int_equal(device_alloc(&f.dev, own_memory, page_policy::normal_only, &again), 0);
@@ -50,8 +47,8 @@ static void freed_while_busy(void **)
 	assert_int_equal(device_free(again), 0);
 }
 
-/* What an isolated device has in flight holds up no memory that it does not reach, and the other way round. */
-static void isolated_holds_nothing_of_others(void **)
+/* Work of an isolated device does not delay frees of memory that it cannot access, and vice versa. */
+static void isolated_does_not_delay_others(void **)
 {
 	attached f(0), alone(1, own_memory, true);
 	void *p = pinned(2 * MiB), *own = nullptr, *small = nullptr;
@@ -72,13 +69,13 @@ static void isolated_holds_nothing_of_others(void **)
 	memory_reclaim();
 	assert_int_equal(alone.vfio().count(), its - 1);
 	f.complete();
-	/* The arena for small ones goes with its device. */
+	/* The arena for small blocks is freed with its device. */
 	assert_int_equal(host_alloc(64, -1, &small, &alone.dev), 0);
 	assert_int_equal(host_free(small), 0);
 	assert_int_equal(host_free(pinned(64)), 0);
 }
 
-/* Work behind a gate is not in a ring yet: it is waited for, and then for the rings. */
+/* Work behind a gate is not in a ring yet: the free waits for the gate, then for the rings. */
 static void freed_behind_a_gate(void **)
 {
 	attached f(0);
@@ -90,7 +87,7 @@ static void freed_behind_a_gate(void **)
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before);
 	f.post(3);
-	epoch_now++; /* later gates do not hold it */
+	epoch_now++; /* later gates do not delay it */
 	epoch_done = gate;
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before);
@@ -99,8 +96,8 @@ static void freed_behind_a_gate(void **)
 	assert_int_equal(f.vfio().count(), before - 1);
 }
 
-/* A free does not wait for a WAIT that was posted before a later free, also if more batches wait than there are. */
-static void a_later_free_prolongs_none(void **)
+/* A free does not wait for a WAIT posted before a later free, even with more frees than batches. */
+static void later_frees_do_not_delay_earlier_ones(void **)
 {
 	static constexpr unsigned frees = 3 * grace_most;
 	attached f(0);
@@ -126,7 +123,7 @@ static void a_later_free_prolongs_none(void **)
 	assert_int_equal(f.vfio().count(), before - frees);
 }
 
-/* Frees between copies share batches: an older WAIT holds up the first ones only. */
+/* Frees between copies share batches: only those before a WAIT are freed before it ends. */
 static void copies_join_a_batch(void **)
 {
 	attached f(0);
@@ -151,7 +148,7 @@ static void copies_join_a_batch(void **)
 }
 
 /*
- * A hardware queue whose lock is held for long, or by the caller, is not waited for: the memory stays among the
+ * A free does not wait for the lock of a hardware queue, which the caller may hold: the memory stays among the
  * deferred frees.
  */
 static void freed_under_a_queue_lock(void **)
@@ -167,14 +164,14 @@ static void freed_under_a_queue_lock(void **)
 	assert_int_equal(f.vfio().count(), before);
 	l->lock.unlock();
 	f.post(1);
-	memory_reclaim(); /* took its marks only now */
+	memory_reclaim(); /* reads the queue's position only now */
 	assert_int_equal(f.vfio().count(), before);
 	f.complete();
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before - 1);
 }
 
-/* Room that comes free while an allocation waits for it. */
+/* An allocation waits for space that a deferred free releases. */
 static void alloc_waits_for_deferred_frees(void **)
 {
 	attached f(0);
@@ -186,7 +183,7 @@ static void alloc_waits_for_deferred_frees(void **)
 	std::thread device([&f] { f.complete(); });
 	const int err = device_alloc(&f.dev, own_memory, page_policy::normal_only, &again);
 	device.join();
-	if (err) /* the thread was late by more than an allocation waits */
+	if (err) /* the thread was slower than the allocation's timeout */
 		again = on_device(f, own_memory, page_policy::normal_only);
 	assert_int_equal(again, d);
 	assert_int_equal(device_free(again), 0);
@@ -211,7 +208,7 @@ static void detach_ends_deferred_frees(void **)
 
 /* ---- threads ----------------------------------------------------------------------------------------- */
 
-static void pound(fake *f, unsigned number, const u8 *shared, std::atomic<bool> *stop)
+static void allocate_and_free(fake *f, unsigned number, const u8 *shared, std::atomic<bool> *stop)
 {
 	auto gen = test::rng(100 + number);
 	u8 *mem = pages(16);
@@ -247,8 +244,8 @@ static void threads_race(void **)
 	std::vector<std::thread> threads;
 
 	for (unsigned i = 0; i < 3; i++)
-		threads.emplace_back(pound, i ? &b : &a, i, shared, &stop[i]);
-	threads.emplace_back([&] { /* the devices, and others that come and go */
+		threads.emplace_back(allocate_and_free, i ? &b : &a, i, shared, &stop[i]);
+	threads.emplace_back([&] { /* completes work, and attaches and detaches a device */
 				   while (!stop[0] || !stop[1] || !stop[2]) {
 					   for (attached *f : {&a, &b}) {
 						   std::lock_guard guard(f->dev.hw_queues[1]->lock);
@@ -272,9 +269,9 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		unit(freed_while_busy),
-		unit(isolated_holds_nothing_of_others),
+		unit(isolated_does_not_delay_others),
 		unit(freed_behind_a_gate),
-		unit(a_later_free_prolongs_none),
+		unit(later_frees_do_not_delay_earlier_ones),
 		unit(copies_join_a_batch),
 		unit(freed_under_a_queue_lock),
 		unit(alloc_waits_for_deferred_frees),

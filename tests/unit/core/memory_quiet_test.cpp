@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device that was lost and is not proven to be quiet: nothing that it could reach is handed out, at no time, until
- * there is proof; then all of it is.  The lists of what is kept stand the coming and going of others meanwhile.
+ * A lost device that is not proven to be quiesced: memory that it can access is not allocated until quiesce()
+ * succeeds, then it is reused.  Other devices are attached and detached meanwhile.
  */
 #include "tests/unit/core/memory_rig.h"
 #include "lib/core/memory/memory.h"
@@ -20,12 +20,12 @@ using test::pinned;
 
 static void lose(attached &f)
 {
-	f.vfio().gone = true;
-	f.vfio().quiet = false;
+	f.vfio().is_lost = true;
+	f.vfio().can_quiesce = false;
 }
 
-/* Whether it reaches a byte of these. */
-static bool in_reach(attached &f, const void *p, u64 size)
+/* Whether the device can access any of these bytes. */
+static bool is_accessible(attached &f, const void *p, u64 size)
 {
 	const u64 from = reinterpret_cast<u64>(p);
 
@@ -38,7 +38,7 @@ static bool in_reach(attached &f, const void *p, u64 size)
 	return false;
 }
 
-/* Another device has none of its IOVAs for other memory. */
+/* No IOVA of the lost device is mapped to other memory in the other device. */
 static bool same_iovas(attached &lost, attached &other)
 {
 	for (const auto &[iova, a] : other.vfio().areas) {
@@ -50,58 +50,58 @@ static bool same_iovas(attached &lost, attached &other)
 	return true;
 }
 
-/* Much pinned memory, small and large; none of it in the lost device's reach. */
-static void take_much(attached &lost, attached &other)
+/* Allocates pinned blocks of all sizes: the lost device must not be able to access any. */
+static void check_allocations(attached &lost, attached &other)
 {
 	std::vector<void *> got;
 
 	for (u64 size : {u64(64), 4 * KiB, 64 * KiB, 200 * KiB, 2 * MiB})
 		for (int i = 0; i < 12; i++) {
 			got.push_back(pinned(size));
-			assert_false(in_reach(lost, got.back(), size));
+			assert_false(is_accessible(lost, got.back(), size));
 		}
 	assert_true(same_iovas(lost, other));
 	for (void *p : got)
 		assert_int_equal(host_free(p), 0);
 }
 
-/* Some of so many blocks lie where the lost device reaches: its memory is used again. */
-static bool is_used_again(attached &lost, u64 size, unsigned n)
+/* Whether one of n blocks is accessible to the lost device: its memory is reused. */
+static bool is_reused(attached &lost, u64 size, unsigned n)
 {
 	std::vector<void *> got;
 	bool again = false;
 
 	for (unsigned i = 0; i < n; i++) {
 		got.push_back(pinned(size));
-		again |= in_reach(lost, got.back(), size);
+		again |= is_accessible(lost, got.back(), size);
 	}
 	for (void *p : got)
 		assert_int_equal(host_free(p), 0);
 	return again;
 }
 
-/* Free room beside its blocks, blocks that are freed, with work pending or not: none of it. */
+/* Neither free space beside its blocks nor freed blocks are reused, with or without pending work. */
 static void blocks_of_an_open_device(void **)
 {
 	attached b(0), a(1);
-	void *kept = pinned(64 * KiB), *freed = pinned(64 * KiB), *large = pinned(2 * MiB), *busy = pinned(64 * KiB);
+	void *live = pinned(64 * KiB), *freed = pinned(64 * KiB), *large = pinned(2 * MiB), *busy = pinned(64 * KiB);
 
 	a.post(1);
 	assert_int_equal(host_free(busy), 0);
 	lose(a);
 	for (void *p : {freed, large})
 		assert_int_equal(host_free(p), 0);
-	take_much(a, b);
-	a.complete(); /* a record that it may have written is no proof */
+	check_allocations(a, b);
+	a.complete(); /* the lost device may have written the record: that is no proof */
 	memory_reclaim();
-	take_much(a, b);
-	a.vfio().quiet = true;
+	check_allocations(a, b);
+	a.vfio().can_quiesce = true;
 	memory_reclaim();
-	assert_true(is_used_again(a, 64 * KiB, 4));
-	assert_int_equal(host_free(kept), 0);
+	assert_true(is_reused(a, 64 * KiB, 4));
+	assert_int_equal(host_free(live), 0);
 }
 
-/* Closing it proves nothing. */
+/* Closing the device is no proof. */
 static void blocks_of_a_closed_device(void **)
 {
 	attached b(0), a(1);
@@ -112,23 +112,23 @@ static void blocks_of_a_closed_device(void **)
 	lose(a);
 	memory_detach(&a.dev);
 	assert_true(memory_retained_by(&a.dev) >= 3 * MiB);
-	take_much(a, b);
+	check_allocations(a, b);
 	assert_int_equal(host_free(large), 0);
-	take_much(a, b);
-	/* One that comes to its slot is another one. */
+	check_allocations(a, b);
+	/* Another device in the same slot proves nothing either. */
 	attached c(1);
-	take_much(a, c);
+	check_allocations(a, c);
 	c.detach();
-	a.vfio().quiet = true;
+	a.vfio().can_quiesce = true;
 	memory_forget(&a.dev);
-	a.in = false;
+	a.is_attached = false;
 	assert_int_equal(memory_retained_by(&a.dev), 0);
-	/* More than one arena holds: which one comes first is unused to say. */
-	assert_true(is_used_again(a, 64 * KiB, 64));
+	/* More blocks than one arena holds: the order of the arenas is undefined. */
+	assert_true(is_reused(a, 64 * KiB, 64));
 	assert_int_equal(host_free(later), 0);
 }
 
-/* It stays registered, for the others too, and is given back later. */
+/* The memory stays registered, for the other devices too, and is unregistered later. */
 static void registrations(void **)
 {
 	attached b(0), a(1);
@@ -146,9 +146,9 @@ static void registrations(void **)
 	assert_ptr_equal(b.vfio().reach(iova), mem);
 	assert_int_equal(host_register(other, 4 * 4096, 0), 0);
 	assert_true(same_iovas(a, b));
-	a.vfio().quiet = true;
+	a.vfio().can_quiesce = true;
 	memory_forget(&a.dev);
-	a.in = false;
+	a.is_attached = false;
 	for (u8 *p : {mem, other}) {
 		assert_int_equal(host_unregister(p), 0);
 		munmap(p, 4 * 4096);
@@ -156,42 +156,42 @@ static void registrations(void **)
 	assert_null(b.vfio().reach(iova));
 }
 
-/* Lost at the very question: the registration stays, and others that released it have it again. */
-static void lost_while_it_lets_go(void **)
+/* The device is lost during the unmap: the registration remains, and the other devices map it again. */
+static void lost_during_unmap(void **)
 {
 	attached b(0), a(1);
 	u8 *mem = pages(1);
 
 	assert_int_equal(host_register(mem, 4096, 0), 0);
 	const u64 iova = translate(mem).dma;
-	a.vfio().quiet = false;
+	a.vfio().can_quiesce = false;
 	a.vfio().lose_at_unmap = 1;
 	assert_int_equal(host_unregister(mem), -EBUSY);
-	assert_true(a.vfio().gone);
+	assert_true(a.vfio().is_lost);
 	assert_true(translate(mem).kind == region_kind::registered);
 	assert_ptr_equal(b.vfio().reach(iova), mem);
-	a.vfio().quiet = true;
+	a.vfio().can_quiesce = true;
 	assert_int_equal(host_unregister(mem), 0);
 	munmap(mem, 4096);
 }
 
-/* Lost before it answers that it has mapped something: it may have. */
-static void lost_while_it_maps(void **)
+/* The device is lost before it replies to a map: the mapping may exist. */
+static void lost_during_map(void **)
 {
 	attached b(0), a(1);
 	u8 *mem = pages(1);
 
-	a.vfio().quiet = false;
+	a.vfio().can_quiesce = false;
 	a.vfio().lose_at_map = 1;
 	assert_int_equal(host_register(mem, 4096, 0), 0); /* for the others */
 	assert_ptr_equal(a.vfio().reach(translate(mem).dma), mem);
 	assert_int_equal(host_unregister(mem), -EBUSY);
-	a.vfio().quiet = true;
+	a.vfio().can_quiesce = true;
 	assert_int_equal(host_unregister(mem), 0);
 	munmap(mem, 4096);
 }
 
-/* What waits for work to end before its IOVA is free is not freed by the end of something else. */
+/* Retiring the memory of the lost device does not free an IOVA that waits for another device's work. */
 static void quiescing_leaves_deferred_frees_alone(void **)
 {
 	attached b(0), a(1);
@@ -199,13 +199,13 @@ static void quiescing_leaves_deferred_frees_alone(void **)
 	void *large = pinned(2 * MiB);
 
 	lose(a);
-	assert_int_equal(host_free(large), 0); /* kept for a */
+	assert_int_equal(host_free(large), 0); /* retained for a */
 	assert_int_equal(host_register(mem, 4096, 0), 0);
 	const u64 iova = translate(mem).dma;
 	b.post(1);
-	assert_int_equal(host_unregister(mem), 0);            /* from b it is gone; its IOVA may still be named */
-	a.detach();                                           /* all that it kept is settled */
-	assert_int_equal(host_register(more, 2 * MiB, 0), 0); /* where the large one was */
+	assert_int_equal(host_unregister(mem), 0);            /* b has unmapped it; its work may still use the IOVA */
+	a.detach();                                           /* all that it retained is retired */
+	assert_int_equal(host_register(more, 2 * MiB, 0), 0); /* at the IOVA of the large block */
 	assert_int_equal(host_register(next, 4096, 0), 0);
 	assert_true(translate(next).dma != iova);
 	b.complete();
@@ -218,12 +218,12 @@ static void quiescing_leaves_deferred_frees_alone(void **)
 	munmap(more, 2 * MiB);
 }
 
-/* Who waits for the work of several devices stands the end of one of them. */
-static void one_goes_while_others_are_waited_for(void **)
+/* A thread waits for the work of several devices, and one of them is closed. */
+static void closed_while_waited_for(void **)
 {
 	attached b(1);
 
-	b.vfio().quiet = false;
+	b.vfio().can_quiesce = false;
 	for (int i = 0; i < 3; i++) {
 		u8 *mem = pages(1);
 		fake a(0, test::own_memory);
@@ -233,13 +233,13 @@ static void one_goes_while_others_are_waited_for(void **)
 		assert_int_equal(host_register(mem, 4096, 0), 0);
 		a.post(1);
 		b.post(1);
-		const u64 asked = epoch_now;
+		const u64 before = epoch_now;
 		std::thread t([&] { err = host_unregister(mem); });
 		std::this_thread::yield();
-		assert_int_equal(epoch_now, asked);
+		assert_int_equal(epoch_now, before);
 		memory_detach(&a.dev);
 		memory_forget(&a.dev);
-		a.dev.eng.reset(); /* as of a device that was closed: its place lives on */
+		a.dev.eng.reset(); /* as closing does: the core device itself remains */
 		t.join();
 		assert_int_equal(err, 0);
 		b.complete();
@@ -261,10 +261,10 @@ int main()
 		unit(blocks_of_an_open_device),
 		unit(blocks_of_a_closed_device),
 		unit(registrations),
-		unit(lost_while_it_lets_go),
-		unit(lost_while_it_maps),
+		unit(lost_during_unmap),
+		unit(lost_during_map),
 		unit(quiescing_leaves_deferred_frees_alone),
-		unit(one_goes_while_others_are_waited_for),
+		unit(closed_while_waited_for),
 	};
 
 	return cmocka_run_group_tests_name("memory of a device that may still write", tests, set_up, nullptr);

@@ -16,22 +16,22 @@ int (*on_zero)(core::device *dev, u64 dma, u64 len);
 void attached::attach(int want)
 {
 	assert_int_equal(core::memory_attach(&dev), want);
-	in = !want;
+	is_attached = !want;
 }
 
 void attached::detach()
 {
 	core::memory_detach(&dev);
 	core::memory_forget(&dev);
-	in = false;
+	is_attached = false;
 }
 
 attached::~attached()
 {
-	if (in)
+	if (is_attached)
 		detach();
 	assert_int_equal(vfio().wrong, 0);
-	if (!vfio().gone)
+	if (!vfio().is_lost)
 		assert_int_equal(vfio().count(), 0);
 	assert_null(dev.heap);
 }
@@ -65,7 +65,7 @@ int nothing_left(void **)
 	for (const core::device *dev : core::mem_state().attached) {
 		if (!dev)
 			continue;
-		/* A failed test jumped out and left devices of its stack attached: nothing after it can run. */
+		/* A failed assertion has left devices on its stack attached: later tests cannot run. */
 		fputs("a test failed with devices attached; the rest is not run\n", stderr);
 		fflush(stdout);
 		_exit(1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of memory share: devices attached to an empty room, and streams and forks that say what a test
- * wants.
+ * Shared by the memory tests: devices attached to an empty memory registry, and stubs of streams and forks whose
+ * state the test sets.
  */
 #pragma once
 
@@ -16,17 +16,17 @@
 
 namespace usdma::test {
 
-/* Streams and forks are other rooms'; here the test says how far their queues are. */
+/* The stubs: the test sets the epochs of gated work, and whether this process is a fork. */
 extern std::atomic<u64> epoch_now, epoch_done;
 extern bool is_fork;
-/* What clears device memory; null: nothing does. */
+/* Clears device memory; null: it is not cleared. */
 extern int (*on_zero)(core::device *dev, u64 dma, u64 len);
 
 inline constexpr u64 own_memory = 64 * MiB;
 
-/* A device that is attached for as long as this lives, and must be left without a mapping. */
+/* A device that is attached during the lifetime of this object, and must have no mapping at its end. */
 struct attached : fake {
-	bool in = false;
+	bool is_attached = false;
 
 	explicit attached(unsigned slot, u64 memory = own_memory, bool isolated = false) : fake(slot, memory, isolated)
 	{
@@ -41,9 +41,9 @@ void *pinned(u64 size, int node = -1);
 u64 on_device(fake &f, u64 size, core::page_policy policy = core::page_policy::huge_first);
 /* Pageable memory. */
 u8 *pages(size_t n, int prot = PROT_READ | PROT_WRITE);
-/* Teardown of each test: it leaves the room empty, but for the one arena that is kept. */
+/* Teardown of each test: the memory registry must be empty, except for one retained arena. */
 int nothing_left(void **);
-/* Before the tests: settings that do not depend on the machine. */
+/* Call before the tests: settings that do not depend on the machine. */
 void plain_settings();
 
 } // namespace usdma::test

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory over devices that record what is mapped into them. */
+/* Memory with fake devices that record their mappings. */
 #include "tests/support/level.h"
 #include "driver/base/valgrind.h"
 #include "lib/core/memory/memory.h"
@@ -25,7 +25,7 @@ using test::pinned;
 
 static const u64 page = os_page_size();
 
-/* The device sees at p's DMA address what stands at p. */
+/* The device accesses p's memory at p's DMA address. */
 static void assert_reached(fake &f, const void *p)
 {
 	assert_ptr_equal(f.vfio().reach(translate(p).dma), p);
@@ -99,7 +99,7 @@ static void wrong_frees(void **)
 	munmap(r, page);
 }
 
-static void window_cannot_be_touched(void **)
+static void window_is_inaccessible(void **)
 {
 	attached f(0);
 	u64 d = on_device(f, page), word = 0;
@@ -107,14 +107,14 @@ static void window_cannot_be_touched(void **)
 
 	assert_int_equal(process_vm_readv(getpid(), &to, 1, &from, 1, 0), -1);
 	assert_int_equal(errno, EFAULT);
-	/* And nothing else can land there. */
+	/* No other mapping can be created there. */
 	const u64 base = device_memory(&f.dev).base;
 	for (u64 at : {base, base + own_memory - page, base + own_memory}) {
 		void *p = mmap(reinterpret_cast<void *>(at), page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		assert_true(p != MAP_FAILED && p != reinterpret_cast<void *>(at));
 		munmap(p, page);
 	}
-	/* A pointer that runs past the memory is a device pointer still, of no block. */
+	/* A pointer beyond the memory is still a device pointer, of no block. */
 	assert_true(translate(base + own_memory).cls == mem_class::device && !translate(base + own_memory).size);
 }
 
@@ -135,7 +135,7 @@ static void pinned_reaches_every_device(void **)
 	assert_reached(c, small);
 	assert_reached(c, large + 2 * MiB);
 	memset(large, 0x5a, 3 * MiB + 5);
-	/* The file that devices get holds the same bytes, and cannot be truncated. */
+	/* The file that is sent to devices has the same data, and cannot be truncated. */
 	const vfio::dma_area area = a.vfio().areas[translate(large).dma];
 	u8 byte = 0;
 	assert_true(area.fd >= 0);
@@ -149,7 +149,7 @@ static void pinned_reaches_every_device(void **)
 	assert_int_equal(host_free(small), 0);
 }
 
-static void empty_arenas_go_but_one(void **)
+static void empty_arenas_are_freed_except_one(void **)
 {
 	attached f(0);
 	std::vector<void *> all;
@@ -162,7 +162,7 @@ static void empty_arenas_go_but_one(void **)
 	assert_int_equal(f.vfio().count(), 1);
 }
 
-/* The n-th mapping fails, for every n: then nothing may be left of the call. */
+/* The n-th mapping fails, for every n: the call must be undone completely. */
 static void failed_maps_are_undone(void **)
 {
 	attached a(0), b(1), c(2);
@@ -194,7 +194,7 @@ static void failed_maps_are_undone(void **)
 	munmap(mem, 4 * page);
 }
 
-/* A device that does not release it keeps the memory alive until it is closed; its IOVA is not used again. */
+/* If a device fails to unmap memory, the memory exists until the device is closed; its IOVA is not reused. */
 static void failed_unmap_keeps_memory(void **)
 {
 	attached a(0);
@@ -214,18 +214,18 @@ static void failed_unmap_keeps_memory(void **)
 	void *q = pinned(2 * MiB);
 	assert_true(translate(q).dma != iova);
 	assert_int_equal(host_free(q), 0);
-	attached c(2); /* gets none of the dead one */
+	attached c(2); /* the freed memory is not mapped into it */
 	assert_null(c.vfio().reach(iova));
 	b.reset();
 	assert_int_equal(mincore(p, page, &in_core), -1);
 }
 
-static void lost_device_harms_no_other(void **)
+static void lost_device_does_not_affect_others(void **)
 {
 	attached a(0), b(1);
 	void *p = pinned(2 * MiB), *q;
 
-	b.vfio().gone = true;
+	b.vfio().is_lost = true;
 	q = pinned(2 * MiB);
 	assert_reached(a, q);
 	assert_int_equal(host_free(p), 0);
@@ -235,7 +235,7 @@ static void lost_device_harms_no_other(void **)
 	assert_int_equal(a.vfio().count(), before);
 }
 
-static void child_does_not_have_it(void **)
+static void child_has_no_pinned_memory(void **)
 {
 	attached f(0);
 	void *p = pinned(page), *none;
@@ -246,7 +246,7 @@ static void child_does_not_have_it(void **)
 	const pid_t child = fork();
 	if (!child) {
 		const iovec to = {&word, 8}, from = {p, 8};
-		/* A sanitizer's thread may have memory of its own there by now. */
+		/* A thread of a sanitizer may have mapped other memory there. */
 		const bool there = process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 8 && word == 0x1122334455667788;
 
 		is_fork = true;
@@ -273,7 +273,7 @@ static void registering(void **)
 	assert_reached(f, mem + 100);
 	assert_reached(f, mem + page + 1003);
 	assert_int_equal(f.vfio().areas[align_down(translate(mem + 100).dma, page)].fd, -1);
-	/* A neighbour in the same page. */
+	/* An adjacent registration in the same page. */
 	assert_int_equal(host_register(mem + page + 1004, 100, host_reg_readonly), 0);
 	assert_reached(f, mem + page + 1004);
 	assert_null(f.vfio().reach(translate(mem + page + 1004).dma, vfio::dma_write));
@@ -317,7 +317,7 @@ static void registering_pinned(void **)
 	assert_int_equal(host_unregister(p + page + 100), -ENOENT);
 }
 
-static void registering_what_is_not_there(void **)
+static void registering_unmapped_memory(void **)
 {
 	attached f(0);
 	u8 *mem = pages(3), *readonly = pages(1, PROT_READ);
@@ -383,7 +383,7 @@ static void narrower_device(void **)
 	assert_non_null(strstr(error_text(), "open this device before"));
 	assert_int_equal(b.vfio().count(), 0);
 	assert_int_equal(host_free(p), 0);
-	/* With nothing in the way it fits, and what follows lies where both reach. */
+	/* Without other mappings it fits; later ones are at IOVAs that both devices can access. */
 	b.vfio().lim.usable = {{0, 5 * GiB - 1}, {300 * GiB, 300 * GiB + 8 * MiB - 1}};
 	b.attach(0);
 	attached c(2);
@@ -395,7 +395,7 @@ static void narrower_device(void **)
 	while (all.size() < 30 && !host_alloc(4 * MiB, -1, &q))
 		all.push_back(q);
 	assert_in_range(all.size(), 15,
-			18); /* 64 MiB and 8 MiB, less what the kept arena takes; the fakes check the ranges */
+			18); /* 64 MiB and 8 MiB, minus the retained arena; the fakes check the ranges */
 	assert_non_null(strstr(error_text(), "every open device reaches"));
 	c.detach();
 	b.detach();
@@ -408,7 +408,7 @@ static void narrower_device(void **)
 	b.attach(-EOPNOTSUPP);
 }
 
-/* Adds pieces of some size from there on, as registering them does once their pages are there. */
+/* Adds n consecutive ranges, as registering them does once their pages are present. */
 static std::vector<dma_range *> add_pieces(u8 *from, u64 size, size_t n, int *err)
 {
 	std::vector<dma_range *> all;
@@ -435,7 +435,7 @@ static void terabytes(void **)
 	void *const p = mmap(nullptr, 4 * TiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED && (test::sanitized || on_valgrind()))
-		skip(); /* it leaves fewer addresses */
+		skip(); /* a sanitizer leaves fewer addresses */
 	assert_ptr_not_equal(p, MAP_FAILED);
 	const mapping addresses(p, 4 * TiB);
 	u8 *const from = static_cast<u8 *>(p);
@@ -448,7 +448,7 @@ static void terabytes(void **)
 	assert_int_equal(large.size(), 1);
 	remove_all(large);
 	remove_all(all);
-	/* An IOMMU of 39 bits is what limits both. */
+	/* The narrower device, with an IOMMU of 39 bits, limits both. */
 	b.detach();
 	b.vfio().lim.usable = {{0, 512 * GiB - 1}};
 	b.attach(0);
@@ -461,7 +461,7 @@ static void terabytes(void **)
 
 /* ---- device memory ----------------------------------------------------------------------------------- */
 
-/* More than lies between two devices' usual addresses. */
+/* Larger than the distance between two devices' default addresses. */
 static void large_device_memory(void **)
 {
 	attached f(2, 300 * GiB), next(3);
@@ -502,7 +502,7 @@ static void policies(void **)
 		assert_int_equal(device_free(d), 0);
 	assert_int_equal(device_heap_info(&f.dev).free, own_memory);
 	assert_int_equal(device_heap_info(&f.dev).peak, 512 + 8 * MiB);
-	/* huge_first falls back where no huge page is left: one small block in each. */
+	/* huge_first falls back to small pages if no huge page is free. */
 	std::vector<u64> pins;
 	for (u64 i = 0; i < own_memory / (2 * MiB); i++) {
 		pins.push_back(on_device(f, 2 * MiB, page_policy::huge_only));
@@ -514,7 +514,7 @@ static void policies(void **)
 	assert_int_equal(translate(rest).reg->page_size, device_page);
 	assert_int_equal(rest, shift + 512);
 	assert_int_equal(translate(rest + own_memory - 513).slot, 2);
-	/* What is not freed ends with the device. */
+	/* Blocks that are not freed end with the device. */
 	f.detach();
 	assert_int_equal(translate(rest).size, 0);
 	assert_int_equal(translate(shift).size, 0);
@@ -536,7 +536,7 @@ static void carving(void **)
 	assert_int_equal(device_carve(&f.dev, 512, 3, &none), -EINVAL);
 	const u64 block = on_device(f, 512);
 	log_set_level(log_level::none);
-	device_uncarve(&f.dev, off, 2 * MiB); /* not so */
+	device_uncarve(&f.dev, off, 2 * MiB); /* another size */
 	device_uncarve(&f.dev, off + 512, 512);
 	device_uncarve(&f.dev, block - base, 512); /* not a carved one */
 	log_set_level(log_level::warn);
@@ -549,8 +549,8 @@ static void carving(void **)
 	assert_true(v.size == own_memory && v.dma == base && v.space == dma::space::device && !v.cpu);
 }
 
-/* An engine without memory is lent some: device pointers all the same, but requests name host memory. */
-static void lent_pool(void **)
+/* An engine without memory gets a pool of host memory: pointers are device pointers, requests use host memory. */
+static void pool_in_host_memory(void **)
 {
 	attached other(1);
 	const size_t before = other.vfio().count();
@@ -568,7 +568,7 @@ static void lent_pool(void **)
 	assert_ptr_equal(other.vfio().reach(at.dma), there);
 	u64 none;
 	assert_int_equal(device_alloc(&f->dev, 5 * MiB, page_policy::normal_only, &none), -ENOMEM);
-	/* Another device still copies from it: it goes when that has ended. */
+	/* Another device still copies from it: it is freed when that has ended. */
 	other.post(1);
 	f.reset();
 	assert_int_equal(translate(d).size, 0);
@@ -578,7 +578,7 @@ static void lent_pool(void **)
 	assert_int_equal(other.vfio().count(), before);
 }
 
-static void attach_fails_whole(void **)
+static void failed_attach_is_undone(void **)
 {
 	attached f(0);
 	void *p = pinned(64);
@@ -590,15 +590,15 @@ static void attach_fails_whole(void **)
 	f.engine().base_error = 0;
 	f.attach(0);
 	assert_reached(f, p);
-	fake twin(0, own_memory), far(max_devices, own_memory);
+	fake twin(0, own_memory), beyond(max_devices, own_memory);
 	assert_int_equal(memory_attach(&twin.dev), -EBUSY);
-	assert_int_equal(memory_attach(&far.dev), -EBUSY);
+	assert_int_equal(memory_attach(&beyond.dev), -EBUSY);
 	memory_detach(&twin.dev); /* not attached: no effect */
 	assert_reached(f, p);
 	assert_int_equal(host_free(p), 0);
 }
 
-/* What the caller names, the setting, the device's own node, the first device's: in this order. */
+/* Precedence: the caller's node, the setting, the device's node, the first device's node. */
 static void nodes(void **)
 {
 	attached first(0), other(1);
@@ -631,7 +631,7 @@ static u64 huge_kib(const void *p)
 	return sum;
 }
 
-/* What the kernel has: since Linux 6.1, unless its memory is fragmented. */
+/* Whether the kernel provides huge pages: since Linux 6.1, unless its memory is fragmented. */
 static bool has_huge_pages()
 {
 	static constexpr int collapse = 25;
@@ -647,7 +647,7 @@ static void pinned_memory_is_huge(void **)
 	attached f(0);
 	u64 huge = 0;
 
-	/* At any time the kernel may have none for the one, and some for the other. */
+	/* The kernel may have huge pages for one mapping and none for the next. */
 	for (unsigned i = 0; i < 20 && huge < 4 * KiB; i++) {
 		void *const p = pinned(4 * MiB);
 
@@ -666,16 +666,16 @@ int main()
 	const CMUnitTest tests[] = {
 		unit(classes),
 		unit(wrong_frees),
-		unit(window_cannot_be_touched),
+		unit(window_is_inaccessible),
 		unit(pinned_reaches_every_device),
-		unit(empty_arenas_go_but_one),
+		unit(empty_arenas_are_freed_except_one),
 		unit(failed_maps_are_undone),
 		unit(failed_unmap_keeps_memory),
-		unit(lost_device_harms_no_other),
-		unit(child_does_not_have_it),
+		unit(lost_device_does_not_affect_others),
+		unit(child_has_no_pinned_memory),
 		unit(registering),
 		unit(registering_pinned),
-		unit(registering_what_is_not_there),
+		unit(registering_unmapped_memory),
 		unit(many_registrations),
 		unit(narrower_device),
 		unit(terabytes),
@@ -684,8 +684,8 @@ int main()
 		unit(carving),
 		unit(nodes),
 		unit(pinned_memory_is_huge),
-		unit(lent_pool),
-		unit(attach_fails_whole),
+		unit(pool_in_host_memory),
+		unit(failed_attach_is_undone),
 	};
 
 	test::plain_settings();

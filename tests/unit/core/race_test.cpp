@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parts of the race check: words that streams wait for, sources that the program changes, removed streams. */
+/* Parts of the race check: words that streams wait for, sources changed by the program, removed streams. */
 #include "tests/support/test.h"
 
 #include "lib/core/check/race_batch.h"
@@ -17,7 +17,7 @@ using namespace usdma::test;
 static constexpr word_wait is_one = {dma::compare::eq, 1, false}, takes_one = {dma::compare::eq, 1, true};
 static constexpr u64 key = 4096;
 
-/* A wait is after each write that may have been the one, or the next that is; if none was reached, after the first. */
+/* A wait is ordered after each given write that satisfies it; if none is given, after the first or next such write. */
 static void waits_are_after_writes(void **)
 {
 	race_words w;
@@ -42,7 +42,7 @@ static void waits_are_after_writes(void **)
 	assert_int_equal(w.wait(key + 8, is_one).size(), 1);
 }
 
-/* A notify is given once. */
+/* A notify satisfies one wait. */
 static void a_notify_is_taken(void **)
 {
 	race_words w;
@@ -55,7 +55,7 @@ static void a_notify_is_taken(void **)
 	assert_true(fourth[0] != given[0]);
 }
 
-/* What wrote over a word is unseen: the next wait is not for the writes before. */
+/* An unseen write has replaced the word: the next wait is not for earlier writes. */
 static void a_word_is_forgotten(void **)
 {
 	race_words w;
@@ -65,20 +65,20 @@ static void a_word_is_forgotten(void **)
 	const auto from = w.wait(key, is_one);
 	assert_int_equal(from.size(), 1);
 	assert_true(from[0] != given[0]);
-	/* Nor is the next write for that wait. */
+	/* The next write does not satisfy that wait. */
 	w.reset(key);
 	assert_int_equal(w.write(key, 1).size(), 1);
 }
 
 namespace {
 
-/* A stream that reads memory of the host. */
-struct bench {
+/* A stream that reads host memory. */
+struct source_reader {
 	std::vector<source_change> found;
 	history order{[](void *, const access_conflict &) {}, nullptr};
 	context_id host = order.add_thread(), stream = order.add_stream();
-	race_sources sources{[](void *arg, const source_change &c) { static_cast<bench *>(arg)->found.push_back(c); },
-			     this};
+	race_sources sources{
+		[](void *arg, const source_change &c) { static_cast<source_reader *>(arg)->found.push_back(c); }, this};
 	std::vector<unsigned char> memory = std::vector<unsigned char>(10000, 1);
 	byte_range all{key, key + memory.size()};
 
@@ -106,7 +106,7 @@ struct bench {
 
 static void a_changed_source_is_found(void **)
 {
-	bench b;
+	source_reader b;
 
 	b.read(1);
 	b.wait();
@@ -114,7 +114,7 @@ static void a_changed_source_is_found(void **)
 	b.memory[9999] = 2;
 	b.read(2);
 	b.memory[5000]++;
-	b.sources.verify(b.order, b.host); /* its end was not waited for */
+	b.sources.verify(b.order, b.host); /* the thread has not waited for its end */
 	assert_int_equal(b.found.size(), 0);
 	b.wait();
 	assert_int_equal(b.found.size(), 1);
@@ -125,13 +125,13 @@ static void a_changed_source_is_found(void **)
 	assert_int_equal(b.found.size(), 1);
 }
 
-/* It was a device, or may have been. */
+/* A change that a device has made, or may have made, is not reported. */
 static void devices_change_sources(void **)
 {
-	bench b;
+	source_reader b;
 
 	b.write(b.stream, 1);
-	b.read(2); /* of what is yet to come */
+	b.read(2); /* the earlier write may still change it */
 	b.memory[0]++;
 	b.wait();
 	b.read(3);
@@ -145,7 +145,7 @@ static void devices_change_sources(void **)
 	assert_int_equal(b.found.size(), 0);
 }
 
-/* All accesses so far: also those of a stream that was removed. */
+/* An unseen signal is ordered after all earlier accesses, also those of removed streams. */
 static void an_unseen_signal_is_after_all(void **)
 {
 	unsigned conflicts = 0;
@@ -161,7 +161,7 @@ static void an_unseen_signal_is_after_all(void **)
 	assert_int_equal(conflicts, 0);
 }
 
-/* The host knows of a record that was reached, and no more. */
+/* The host is ordered after a reached record, not after later work. */
 static void a_record_is_reached(void **)
 {
 	unsigned conflicts = 0;
@@ -185,7 +185,7 @@ static void a_record_is_reached(void **)
 	assert_int_equal(conflicts, 1);
 }
 
-/* Of two threads one waits for a stream, and the other one submits meanwhile what waits for a later signal. */
+/* One thread waits for a stream; another one meanwhile submits work that waits for a later signal. */
 static void a_wait_is_for_what_was_before(void **)
 {
 	unsigned conflicts = 0;
@@ -216,7 +216,7 @@ static bool overlap(const item_access &a, const item_access &b)
 	       begin < b.what.where.end;
 }
 
-/* As a comparison of each with each; one side of all items is apart from the other. */
+/* The result equals that of comparing all pairs; sources and destinations are in separate ranges. */
 static void items_of_a_batch_overlap(void **)
 {
 	auto gen = rng();
@@ -247,7 +247,7 @@ static void items_of_a_batch_overlap(void **)
 	assert_in_range(found, 1, 1999);
 }
 
-/* As a set of bytes. */
+/* Compared with a set of bytes. */
 static void unwritten_bytes_are_found(void **)
 {
 	static constexpr u64 bytes = 64;
@@ -275,7 +275,7 @@ static void unwritten_bytes_are_found(void **)
 	assert_int_equal(u.forgotten(), 0);
 }
 
-/* What is beyond the limit counts as written. */
+/* Ranges beyond the limit count as written. */
 static void unwritten_ranges_are_bounded(void **)
 {
 	unwritten_ranges u(4);
@@ -289,7 +289,7 @@ static void unwritten_ranges_are_bounded(void **)
 	assert_int_equal(u.first_in({50, 100}).end, 0);
 }
 
-/* Once for the bytes; not after a write, wherever it was. */
+/* Reported once for the same bytes, and not after an unseen write, which may be anywhere. */
 static void a_read_of_unwritten_memory_is_found(void **)
 {
 	std::vector<access_conflict> found;
@@ -317,7 +317,7 @@ static void a_read_of_unwritten_memory_is_found(void **)
 	assert_int_equal(found.size(), 1);
 }
 
-/* Behind a wait: the write that it waits for comes first. */
+/* A read behind a wait is ordered after the write that it waits for. */
 static void a_queued_read_is_after_the_write(void **)
 {
 	unsigned found = 0;
@@ -337,7 +337,7 @@ static void a_queued_read_is_after_the_write(void **)
 
 namespace {
 
-/* Streams, and how many conflicts there were. */
+/* Streams, and the number of conflicts. */
 struct counted {
 	unsigned found = 0;
 	history h{[](void *arg, const access_conflict &) { ++static_cast<counted *>(arg)->found; }, this};
@@ -349,13 +349,13 @@ struct counted {
 
 		h.submit(by, host, {&one, 1}, 1);
 	}
-	/* Until a thread waits for the stream. */
+	/* Delays the stream until a thread waits for it. */
 	void hold(context_id s) { h.submit_wait(s, host, std::make_shared<order_signal>()); }
 };
 
 } // namespace
 
-/* The write is behind a wait that is passed by means unseen, and the read after the write. */
+/* A write behind a wait for an unseen signal counts for a read that is ordered after it. */
 static void a_queued_write_counts(void **)
 {
 	for (const bool other : {true, false}) {
@@ -375,7 +375,7 @@ static void a_queued_write_counts(void **)
 	}
 }
 
-/* One more than there is space for: it may have been the write of what is read, also of memory from later. */
+/* One operation more than the queue's capacity: it may have been the write of any memory that is read. */
 static void lost_operations_may_be_writes(void **)
 {
 	counted c;
@@ -395,7 +395,7 @@ static void lost_operations_may_be_writes(void **)
 	assert_int_equal(c.found, 1);
 }
 
-/* A block is freed and its address is another's, before what was submitted for the first has run. */
+/* A block is freed and its address is reused before the work submitted for the first block has run. */
 static void queued_accesses_are_of_their_block(void **)
 {
 	const auto go = std::make_shared<order_signal>();

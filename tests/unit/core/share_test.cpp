@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys: what another process says of its files and numbers is looked at once, before it is used. */
+/* Keys: files and numbers from another process are read once and checked before use. */
 #include "driver/base/unique_fd.h"
 #include "lib/core/ipc/share.h"
 #include "tests/support/core.h"
@@ -41,7 +41,7 @@ static share *exported(int data, u64 offset, u64 size)
 	return s;
 }
 
-/* A key like the share's own, but of this file. */
+/* The share's key with this file descriptor instead of its own. */
 static std::string key_of(const share *s, int fd)
 {
 	std::string key = s->key;
@@ -61,30 +61,30 @@ static int import_of(const share *s, int fd)
 	return err;
 }
 
-/* The page itself, copied into a file that is what it should not be. */
-static void files_that_are_no_page(void **)
+/* A copy of the page in files that are invalid. */
+static void invalid_page_files(void **)
 {
 	share *s = exported(-1, 0, 0);
 	const int unsealed = memory_file(page, 0), sealed = memory_file(page, F_SEAL_SHRINK),
-		  tall = memory_file(2 * page, F_SEAL_SHRINK);
-	int ends[2];
+		  too_large = memory_file(2 * page, F_SEAL_SHRINK);
+	int pipe_fds[2];
 
-	for (int fd : {unsealed, sealed, tall})
+	for (int fd : {unsealed, sealed, too_large})
 		assert_int_equal(pwrite(fd, s->page, sizeof(share_page), 0), sizeof(share_page));
 	assert_int_equal(import_of(s, s->fd.get()), 0);
 	assert_int_equal(import_of(s, sealed), 0);
 	assert_int_equal(import_of(s, unsealed), -EINVAL);
 	assert_non_null(strstr(error_text(), "not sealed"));
-	assert_int_equal(import_of(s, tall), -ENOENT);
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	assert_int_equal(import_of(s, ends[0]), -ENOENT);
-	for (int fd : {unsealed, sealed, tall, ends[0], ends[1]})
+	assert_int_equal(import_of(s, too_large), -ENOENT);
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+	assert_int_equal(import_of(s, pipe_fds[0]), -ENOENT);
+	for (int fd : {unsealed, sealed, too_large, pipe_fds[0], pipe_fds[1]})
 		close(fd);
 	share_unref(s);
 }
 
-/* Opening a pipe for writing is seen by who reads it: a file that is none of ours is not even opened. */
-static void nothing_is_opened_to_look(void **)
+/* Files of other kinds are not opened: the reader of a FIFO would see a writer. */
+static void foreign_files_are_not_opened(void **)
 {
 	char folder[] = "/tmp/usdma-share-XXXXXX";
 	share *s = exported(-1, 0, 0);
@@ -95,7 +95,7 @@ static void nothing_is_opened_to_look(void **)
 	const int fd = open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(import_of(s, fd), -ENOENT);
-	/* Once there was a writer, its leaving is a hang-up: poll(2) tells. */
+	/* poll(2) would report a hang-up if the FIFO had been opened and closed by a writer. */
 	pollfd p = {fd, POLLIN, 0};
 	assert_int_equal(poll(&p, 1, 0), 0);
 	close(fd);
@@ -110,7 +110,7 @@ static void numbers_are_read_once(void **)
 	share *s = exported(data, page, 2 * page), *got;
 
 	ok(share_import(s->key, share_kind::memory, false, &got));
-	/* The exporter changes its mind behind the check. */
+	/* The exporter changes the page after the check. */
 	s->page->offset = ~u64(0) - page;
 	s->page->size = u64(1) << 60;
 	s->page->flags = ~0u;
@@ -133,37 +133,37 @@ static void unsealed_memory_is_refused(void **)
 	close(data);
 }
 
-/* Dumpable again, as a program that was run by this user is. */
+/* Becomes dumpable again, like a program started by this user. */
 static bool become_user(uid_t user)
 {
 	return !setresgid(user, user, user) && !setresuid(user, user, user) && !prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* The key of a page that a process of that kind exports; it stays until the other end of `hold` is closed. */
+/* Starts a process that calls become() and exports a page; it exits when hold[1] is closed. */
 static pid_t exporter_of(const std::function<bool()> &become, const int *hold, char *key)
 {
-	int ends[2];
+	int key_pipe[2];
 
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(key_pipe, O_CLOEXEC), 0);
 	const pid_t pid = fork();
 	if (pid == 0) {
 		share *s = nullptr;
 		char wait;
 
 		if (become() && !share_export({share_kind::memory, true, -1, 0, 0, 0}, false, &s))
-			(void)!write(ends[1], s->key, sizeof(s->key));
-		close(ends[1]);
+			(void)!write(key_pipe[1], s->key, sizeof(s->key));
+		close(key_pipe[1]);
 		close(hold[1]);
 		_exit(read(hold[0], &wait, 1) < 0);
 	}
-	close(ends[1]);
-	assert_int_equal(read(ends[0], key, share_key_len + 1), share_key_len + 1);
-	close(ends[0]);
+	close(key_pipe[1]);
+	assert_int_equal(read(key_pipe[0], key, share_key_len + 1), share_key_len + 1);
+	close(key_pipe[0]);
 	return pid;
 }
 
-/* Root may open everybody's files: it is not to do so for them. */
-static void nobody_s_deputy(void **)
+/* Root may open the files of all users, but must not do so on behalf of another user. */
+static void root_opens_no_files_of_others(void **)
 {
 	char key[share_key_len + 1];
 	int hold[2], status;
@@ -184,15 +184,15 @@ static void nobody_s_deputy(void **)
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
-/* In a pid namespace of its own; the process between goes when that one does. */
-static bool become_first()
+/* Continues as the first process of a new pid namespace; the intermediate process exits after it. */
+static bool enter_pid_namespace()
 {
 	int status;
 
 	if (unshare(CLONE_NEWPID))
 		return false;
 	const pid_t first = fork();
-	if (first && !close_range(3, ~0u, 0)) /* others wait for the last to close them */
+	if (first && !close_range(3, ~0u, 0)) /* others wait until all copies are closed */
 		_exit(waitpid(first, &status, 0) != first || status);
 	return true;
 }
@@ -204,9 +204,9 @@ static void another_pid_namespace(void **)
 	share *got;
 
 	if (geteuid())
-		skip(); /* only root makes one */
+		skip(); /* only root may create one */
 	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
-	const pid_t other = exporter_of(become_first, hold, key);
+	const pid_t other = exporter_of(enter_pid_namespace, hold, key);
 	assert_int_equal(share_import(key, share_kind::memory, false, &got), -EOPNOTSUPP);
 	assert_non_null(strstr(error_text(), "pid namespace"));
 	close(hold[1]);
@@ -214,8 +214,8 @@ static void another_pid_namespace(void **)
 	assert_int_equal(waitpid(other, &status, 0), other);
 }
 
-/* /proc still is the outer one's: numbers there name others. */
-static void another_s_proc(void **)
+/* /proc is still that of the outer namespace: its pids are those of other processes. */
+static void proc_of_another_namespace(void **)
 {
 	share *s = exported(-1, 0, 0), *got;
 	int status;
@@ -224,9 +224,9 @@ static void another_s_proc(void **)
 		skip();
 	const pid_t child = fork();
 	if (!child) {
-		if (!become_first())
+		if (!enter_pid_namespace())
 			_exit(1);
-		/* A key of the same namespace, as it would be made here. */
+		/* Makes it a key of this namespace. */
 		memset(s->key + 43, '0', 17);
 		_exit(share_import(s->key, share_kind::memory, false, &got) != -EOPNOTSUPP ||
 		      !strstr(error_text(), "mount"));
@@ -236,19 +236,19 @@ static void another_s_proc(void **)
 	share_unref(s);
 }
 
-/* A file of somebody else's, which the exporter may only read: it would be opened for writing on its behalf. */
-static void others_files(void **)
+/* Another user's file, which the exporter may only read, must not be opened for writing on its behalf. */
+static void files_of_other_users(void **)
 {
 	const int data = memory_file(4 * page, F_SEAL_SHRINK);
 
 	if (geteuid())
-		skip(); /* only root gives files away */
+		skip(); /* only root may change the owner */
 	assert_int_equal(fchown(data, 12345, 12345), 0);
 	assert_int_equal(fchmod(data, 0600), 0);
 	share *s = exported(data, 0, page), *got;
 	assert_int_equal(share_import(s->key, share_kind::memory, false, &got), -EACCES);
 	assert_non_null(strstr(error_text(), "of user 12345"));
-	/* Everybody may: nothing is gained by asking root. */
+	/* If all users may write the file, it is opened. */
 	assert_int_equal(fchmod(data, 0666), 0);
 	ok(share_import(s->key, share_kind::memory, false, &got));
 	share_unref(got);
@@ -256,7 +256,7 @@ static void others_files(void **)
 	close(data);
 }
 
-/* Who holds a lease on a file has others' open(2) wait until it is given back, 45 seconds by default. */
+/* open(2) of a leased file waits until the lease is released, up to 45 seconds by default. */
 static void a_leased_file(void **)
 {
 	const unique_fd writable(memory_file(4 * page, F_SEAL_SHRINK));
@@ -275,8 +275,8 @@ static void a_leased_file(void **)
 	share_unref(s);
 }
 
-/* What is promised is owed as long as somebody lives who promised it. */
-static void promises(void **)
+/* A promised number is owed as long as a participant that has promised it exists. */
+static void owed_numbers(void **)
 {
 	share *s = exported(-1, 0, 0), *other;
 
@@ -298,11 +298,16 @@ static void promises(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(files_that_are_no_page), cmocka_unit_test(nothing_is_opened_to_look),
-		cmocka_unit_test(numbers_are_read_once),  cmocka_unit_test(unsealed_memory_is_refused),
-		cmocka_unit_test(nobody_s_deputy),        cmocka_unit_test(others_files),
-		cmocka_unit_test(another_pid_namespace),  cmocka_unit_test(another_s_proc),
-		cmocka_unit_test(a_leased_file),          cmocka_unit_test(promises),
+		cmocka_unit_test(invalid_page_files),
+		cmocka_unit_test(foreign_files_are_not_opened),
+		cmocka_unit_test(numbers_are_read_once),
+		cmocka_unit_test(unsealed_memory_is_refused),
+		cmocka_unit_test(root_opens_no_files_of_others),
+		cmocka_unit_test(files_of_other_users),
+		cmocka_unit_test(another_pid_namespace),
+		cmocka_unit_test(proc_of_another_namespace),
+		cmocka_unit_test(a_leased_file),
+		cmocka_unit_test(owed_numbers),
 	};
 
 	return cmocka_run_group_tests_name("share", tests, nullptr, nullptr);

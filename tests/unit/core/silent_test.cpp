@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device that is gone without a word (its link is down) is given up by being asked, long before a hang's time
- * is over.
+ * A device that is lost without notification (its link is down) is detected by a query, long before the hang timeout
+ * expires.
  */
 #include "lib/core/queue/recover.h"
 #include "lib/core/queue/wait.h"
@@ -22,17 +22,17 @@ struct rig : test::fake {
 	}
 };
 
-/* Looks until it has been asked so often. */
-static void until_asked(rig *r, unsigned times)
+/* Calls device_alive() until it has queried the device so many times. */
+static void wait_for_queries(rig *r, unsigned times)
 {
 	const deadline end = soon();
 
-	while (r->vfio().asked < times && !end.passed())
+	while (r->vfio().queries < times && !end.passed())
 		ok(device_alive(&r->dev));
-	assert_true(r->vfio().asked >= times);
+	assert_true(r->vfio().queries >= times);
 }
 
-static void gone_without_a_word(void **)
+static void lost_without_notification(void **)
 {
 	const deadline end = soon();
 	rig r;
@@ -43,21 +43,21 @@ static void gone_without_a_word(void **)
 		assert_false(end.passed());
 	assert_int_equal(device_alive(&r.dev), -ENODEV);
 	assert_non_null(strstr(error_text(), "was lost"));
-	assert_int_equal(r.vfio().asked, 1);
+	assert_int_equal(r.vfio().queries, 1);
 }
 
-static void slow_and_there(void **)
+static void slow_but_alive(void **)
 {
 	rig r;
 
 	r.post(1);
-	until_asked(&r, 3);
+	wait_for_queries(&r, 3);
 	r.complete();
 	ok(device_alive(&r.dev));
 }
 
-/* A bus access has no place beside work that goes on, nor where there is none. */
-static void not_asked(void **)
+/* Neither a device that makes progress nor an idle one is queried: that is a bus access. */
+static void not_queried(void **)
 {
 	const deadline end = deadline::in_ms(300);
 	rig idle, busy;
@@ -68,15 +68,15 @@ static void not_asked(void **)
 		ok(device_alive(&idle.dev));
 		ok(device_alive(&busy.dev));
 	}
-	assert_int_equal(idle.vfio().asked + busy.vfio().asked, 0);
+	assert_int_equal(idle.vfio().queries + busy.vfio().queries, 0);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(gone_without_a_word),
-		cmocka_unit_test(slow_and_there),
-		cmocka_unit_test(not_asked),
+		cmocka_unit_test(lost_without_notification),
+		cmocka_unit_test(slow_but_alive),
+		cmocka_unit_test(not_queried),
 	};
 
 	setenv("USDMA_HANG_MS", "600000", 1);

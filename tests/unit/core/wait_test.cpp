@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waits that learn, and interrupts that are coalesced: told by counters, over
- * devices that are so slow that the host's own speed does not matter.
+ * Adaptive waits and coalesced interrupts, observed by counters: the devices
+ * are so slow that the host's own speed does not matter.
  */
 #include "driver/base/cpu.h"
 #include "lib/core/copy/copy.h"
@@ -22,14 +22,14 @@ using namespace usdma::core;
 using test::soon;
 
 /*
- * The budget is 50 ms: the first device takes 1 ms a copy, the second 400 ms, the third 2 ms. The fourth holds its work
- * until somebody waits for it.
+ * The budget is 50 ms: the first device takes 1 ms a copy, the second 400 ms, the third 2 ms. The fourth defers its
+ * work until a thread waits for it.
  */
 static constexpr const char *devices = "sim:mem=1M:engines=1:channels=4:latency=1000,"
 				       "sim:mem=1M:engines=1:channels=4:latency=400000,"
 				       "sim:mem=1M:engines=1:channels=4:latency=2000,"
 				       "sim:mem=1M:engines=1:channels=4:timing=late";
-static constexpr u64 most = 50 * ns_per_ms;
+static constexpr u64 budget = 50 * ns_per_ms;
 
 struct rig {
 	device *dev;
@@ -44,7 +44,7 @@ struct rig {
 		opt.wait = int(mode);
 		ok(device_get(slot, &dev));
 		ok(stream_create(dev, opt, &s));
-		/* Wherever the kernel puts the engine: a wait on its CPU would not spin. */
+		/* Do not use the engine's CPU: a wait on that CPU would not spin. */
 		s->ln->ch->engine_cpu = &dma::cpu_unknown;
 		ok(device_alloc(dev, 64 * KiB, page_policy::huge_first, &mem));
 		ok(host_alloc(64 * KiB, -1, reinterpret_cast<void **>(&host)));
@@ -73,7 +73,7 @@ struct rig {
 	}
 };
 
-static void kinds_by_size(void **)
+static void kind_by_size(void **)
 {
 	assert_int_equal(wait_history::kind_of(0), 0);
 	assert_int_equal(wait_history::kind_of(64), 0);
@@ -86,45 +86,45 @@ static void kinds_by_size(void **)
 	assert_int_equal(wait_history::kind_of(~u64(0)), wait_history::kinds - 1);
 }
 
-static void budget_follows_what_was_seen(void **)
+static void budget_follows_the_history(void **)
 {
 	wait_history h;
 
-	assert_int_equal(h.budget(0, 50000), 50000); /* nothing is known: all of it */
+	assert_int_equal(h.budget(0, 50000), 50000); /* no history: the full budget */
 	h.note(0, 2000, false, 50000);
 	assert_int_equal(h.budget(0, 50000), 2 * 2000 + 50000 / 4);
 	for (int i = 0; i < 20; i++)
 		h.note(0, 45000, false, 50000);
 	assert_int_equal(h.budget(0, 50000), 50000);
-	/* Far above: no spinning at all, but for one in probe_every. */
+	/* Much longer than the budget: no spinning, except for one wait in probe_every. */
 	for (int i = 0; i < 20; i++)
 		h.note(0, 900000, true, 50000);
 	unsigned spun = 0;
 	for (unsigned i = 0; i < 3 * wait_history::probe_every; i++)
 		spun += h.budget(0, 50000) != 0;
 	assert_int_equal(spun, 3);
-	/* Other kinds know nothing of it. */
+	/* Other kinds have their own history. */
 	assert_int_equal(h.budget(1, 50000), 50000);
-	/* It gets fast again: what sleepers see is the wake-up, which is taken off. */
+	/* Faster again: the wake-up latency is subtracted from the times of waits that slept. */
 	for (int i = 0; i < 40; i++)
 		h.note(0, 28000, true, 50000);
 	assert_true(h.budget(0, 50000) > 0 && h.budget(0, 50000) < 50000);
-	/* No budget is none. */
+	/* A budget of 0 stays 0. */
 	assert_int_equal(wait_history().budget(0, 0), 0);
 }
 
-static void fast_ones_are_spun_for(void **)
+static void fast_copies_spin(void **)
 {
 	rig r(0, wait_mode::hybrid);
 	const device_stats st = r.wait_for_each(20);
 
-	/* A host that stops for 50 ms may make one of them sleep. */
+	/* A pause of the host of 50 ms makes a wait sleep. */
 	assert_true(st.spins >= 15);
 	assert_true(st.sleeps <= 5);
 	assert_true(st.spins <= 20);
 }
 
-static void slow_ones_are_slept_for(void **)
+static void slow_copies_sleep(void **)
 {
 	rig r(1, wait_mode::hybrid);
 	const device_stats st = r.wait_for_each(4);
@@ -133,49 +133,49 @@ static void slow_ones_are_slept_for(void **)
 	assert_true(st.sleeps >= 4);
 }
 
-static void modes_that_do_not_learn(void **)
+static void fixed_modes(void **)
 {
 	rig p(0, wait_mode::poll), i(0, wait_mode::interrupt);
 	const device_stats polled = p.wait_for_each(10);
 
 	assert_int_equal(polled.sleeps, 0);
-	/* On a busy machine work may be done before anybody waits for it. */
+	/* On a busy machine work may complete before the wait starts. */
 	assert_in_range(polled.spins, 5, 10);
 	const device_stats slept = i.wait_for_each(10);
 	assert_int_equal(slept.spins, 0);
 	assert_true(slept.sleeps >= 5);
 }
 
-/* The device says, truly or not, that its engine runs on this CPU, or on another one. */
-static void the_engines_cpu(void **)
+/* A wait does not spin on the CPU that the device reports as its engine's. */
+static void cpu_of_the_engine(void **)
 {
 	cpu_set_t before, one;
-	u32 said = this_cpu();
+	u32 reported = this_cpu();
 
-	if (!said) {
-		print_message("# the CPU is not known here\n");
+	if (!reported) {
+		print_message("# the current CPU is unavailable\n");
 		skip();
 	}
 	ok(sched_getaffinity(0, sizeof(before), &before));
 	CPU_ZERO(&one);
-	CPU_SET(said - 1, &one);
+	CPU_SET(reported - 1, &one);
 	ok(sched_setaffinity(0, sizeof(one), &one));
 	rig h(0, wait_mode::hybrid), p(0, wait_mode::poll);
-	h.s->ln->ch->engine_cpu = p.s->ln->ch->engine_cpu = &said;
+	h.s->ln->ch->engine_cpu = p.s->ln->ch->engine_cpu = &reported;
 	const device_stats slept = h.wait_for_each(20), polled = p.wait_for_each(20);
 	assert_int_equal(slept.spins, 0);
 	assert_true(slept.sleeps >= 10);
 	assert_int_equal(polled.sleeps, 0);
-	for (const u32 other : {said + 1, dma::cpu_unknown, ~0u}) {
-		said = other;
+	for (const u32 other : {reported + 1, dma::cpu_unknown, ~0u}) {
+		reported = other;
 		assert_true(h.wait_for_each(20).spins >= 10);
 	}
 	h.s->ln->ch->engine_cpu = p.s->ln->ch->engine_cpu = &dma::cpu_unknown;
 	ok(sched_setaffinity(0, sizeof(before), &before));
 }
 
-/* One interrupt for 16 ends; the rest that is no whole 16 comes by time. */
-static void coalesced(void **)
+/* One interrupt for 16 completions; a timer signals the remainder. */
+static void interrupts_are_coalesced(void **)
 {
 	static constexpr unsigned n = 250;
 	static std::atomic<unsigned> called, wrong;
@@ -204,20 +204,20 @@ static void coalesced(void **)
 static const dma::channel_ops *real_ops;
 static std::atomic<unsigned> arms;
 
-/* The first number is replaced before the device has read it. */
-static void arm_but_the_first(dma::channel *ch, unsigned slot, u64 seq)
+/* The first arm is lost, as if replaced before the device has read it. */
+static void lose_first_arm(dma::channel *ch, unsigned slot, u64 seq)
 {
 	if (slot != dma::irq_waiter || arms++)
 		real_ops->arm(ch, slot, seq);
 }
 
-static void a_spinning_thread_demands_again(void **)
+static void spinning_thread_arms_again(void **)
 {
 	rig r(3, wait_mode::poll);
 	dma::channel_ops ops = *r.s->ln->ch->ops;
 
 	real_ops = r.s->ln->ch->ops;
-	ops.arm = arm_but_the_first;
+	ops.arm = lose_first_arm;
 	r.copy();
 	r.s->ln->ch->ops = &ops;
 	ok(stream_sync(r.s, soon()));
@@ -225,7 +225,7 @@ static void a_spinning_thread_demands_again(void **)
 	assert_true(arms >= 2);
 }
 
-/* What signals it would be held as well. */
+/* The device would defer the request that signals a coalesced interrupt, too. */
 static void no_interrupt_is_coalesced(void **)
 {
 	static std::atomic<unsigned> called;
@@ -244,20 +244,20 @@ static void no_interrupt_is_coalesced(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(kinds_by_size),
-		cmocka_unit_test(budget_follows_what_was_seen),
-		cmocka_unit_test(fast_ones_are_spun_for),
-		cmocka_unit_test(slow_ones_are_slept_for),
-		cmocka_unit_test(modes_that_do_not_learn),
-		cmocka_unit_test(the_engines_cpu),
-		cmocka_unit_test(coalesced),
-		cmocka_unit_test(a_spinning_thread_demands_again),
+		cmocka_unit_test(kind_by_size),
+		cmocka_unit_test(budget_follows_the_history),
+		cmocka_unit_test(fast_copies_spin),
+		cmocka_unit_test(slow_copies_sleep),
+		cmocka_unit_test(fixed_modes),
+		cmocka_unit_test(cpu_of_the_engine),
+		cmocka_unit_test(interrupts_are_coalesced),
+		cmocka_unit_test(spinning_thread_arms_again),
 		cmocka_unit_test(no_interrupt_is_coalesced),
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);
 	setenv("USDMA_DEVICES", devices, 1);
-	setenv("USDMA_SPIN_US", std::to_string(most / ns_per_us).c_str(), 1);
+	setenv("USDMA_SPIN_US", std::to_string(budget / ns_per_us).c_str(), 1);
 	setenv("USDMA_COALESCE_COUNT", "16", 1);
 	setenv("USDMA_COALESCE_US", "65535", 1);
 	for (const char *name : {"USDMA_WAIT", "USDMA_IO_URING"})

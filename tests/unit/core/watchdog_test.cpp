@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When a hardware queue is said to hang: only when looks in their order have seen it do nothing for long enough. */
+/* The watchdog reports a hang of a hardware queue if successive samples show no progress for the limit. */
 #include "lib/core/device/watchdog.h"
 
 #include "driver/base/clock.h"
@@ -10,7 +10,7 @@ using core::watchdog;
 
 static constexpr u64 ms = ns_per_ms, limit = 1000 * ms;
 
-static void test_counts_from_the_first_look(void **)
+static void test_counts_from_the_first_sample(void **)
 {
 	watchdog s;
 
@@ -21,8 +21,8 @@ static void test_counts_from_the_first_look(void **)
 	assert_false(s.sample(6100 * ms, true, 7, 3, limit));
 }
 
-/* Two threads read the clock one after the other and look the other way round. */
-static void test_looks_out_of_order(void **)
+/* Two threads read the clock in one order and sample in the other. */
+static void test_samples_out_of_order(void **)
 {
 	watchdog s;
 
@@ -32,7 +32,7 @@ static void test_looks_out_of_order(void **)
 	assert_int_equal(s.still_ns(), 1 * ms);
 }
 
-static void test_progress_begins_anew(void **)
+static void test_progress_restarts(void **)
 {
 	watchdog s;
 	u64 at = 5000, done = 7, beat = 3;
@@ -47,7 +47,7 @@ static void test_progress_begins_anew(void **)
 	assert_false(s.sample(at * ms, true, done, beat, limit));
 }
 
-/* The process was stopped, or its virtual machine was: one look after that proves nothing. */
+/* The process or its virtual machine was stopped: one sample after that is no proof of a hang. */
 static void test_a_long_gap(void **)
 {
 	watchdog s;
@@ -55,13 +55,13 @@ static void test_a_long_gap(void **)
 	assert_false(s.sample(5000 * ms, true, 7, 3, limit));
 	assert_false(s.sample(500000 * ms, true, 7, 3, limit));
 	assert_false(s.sample(500020 * ms, true, 8, 3, limit));
-	/* Nobody looked more often: a few looks more are enough. */
+	/* If all samples are rare, a few more are sufficient. */
 	for (u64 at = 600000; at < 1000000; at += 100000)
 		assert_false(s.sample(at * ms, true, 8, 3, limit));
 	assert_true(s.sample(1000000 * ms, true, 8, 3, limit));
 }
 
-/* A heart that beats holds a wait for long, and not for ever; unless it is for something outside. */
+/* Heartbeats alone extend the limit, but not forever, unless the queue waits for an external event. */
 static void test_only_beats(void **)
 {
 	for (const bool waits : {false, true}) {
@@ -82,9 +82,9 @@ static void test_only_beats(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_counts_from_the_first_look),
-		cmocka_unit_test(test_looks_out_of_order),
-		cmocka_unit_test(test_progress_begins_anew),
+		cmocka_unit_test(test_counts_from_the_first_sample),
+		cmocka_unit_test(test_samples_out_of_order),
+		cmocka_unit_test(test_progress_restarts),
 		cmocka_unit_test(test_a_long_gap),
 		cmocka_unit_test(test_only_beats),
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses for device pointers, in processes that have other plans for theirs. */
+/* Address ranges for device pointers, in processes that have mapped or limited the address space. */
 #include "tests/support/test.h"
 
 #include "driver/base/error.h"
@@ -34,7 +34,7 @@ static bool is_free(u64 at, u64 size)
 	return p == reinterpret_cast<void *>(at);
 }
 
-/* A child may do to its addresses what the test program could not live with.  Its status: the line that failed. */
+/* Tests in child processes, which may exhaust their address space: prints a failed condition and returns 1. */
 #define EXPECT(x)                                                                                                      \
 	do {                                                                                                           \
 		if (!(x)) {                                                                                            \
@@ -75,7 +75,7 @@ static void slots_and_ranges(void **)
 	assert_int_equal(window_take(2 * MiB, 2 * MiB, range + 1, &none), -EEXIST);
 	window_give(range);
 	assert_false(window_overlaps(range, 4 * MiB));
-	/* The address wanted, once it is free; also outside of the window. */
+	/* The requested address, once it is free. */
 	assert_int_equal(window_take(2 * MiB, 2 * MiB, range, &same), 0);
 	assert_int_equal(same, range);
 	window_give(same);
@@ -84,7 +84,7 @@ static void slots_and_ranges(void **)
 	assert_true(is_free(slot[1], 4096));
 }
 
-/* Larger than the window, where the process has the addresses: a sanitizer leaves fewer. */
+/* Larger than the window, if the process has the addresses: a sanitizer leaves fewer. */
 static void larger_than_the_window(void **)
 {
 	u64 slot, base;
@@ -115,7 +115,7 @@ static void larger_than_the_window(void **)
 	window_give(slot);
 }
 
-static void host_memory_is_none(void **)
+static void host_memory_is_outside(void **)
 {
 	int on_stack;
 	void *heap = malloc(64), *p = take(0, 4096);
@@ -123,14 +123,14 @@ static void host_memory_is_none(void **)
 
 	assert_int_equal(window_take_slot(0, GiB, &base), 0);
 	for (const void *host : {static_cast<const void *>(&on_stack), static_cast<const void *>(heap),
-				 static_cast<const void *>(p), reinterpret_cast<const void *>(&host_memory_is_none)})
+				 static_cast<const void *>(p), reinterpret_cast<const void *>(&host_memory_is_outside)})
 		assert_false(in_window(reinterpret_cast<u64>(host)));
 	window_give(base);
 	munmap(p, 4096);
 	free(heap);
 }
 
-/* What ZGC and AddressSanitizer do to the first places: the next ones serve, and after all of them any address. */
+/* ZGC and AddressSanitizer use the first base addresses: the next ones are tried, and then any address. */
 static int bases_are_taken()
 {
 	auto gen = test::rng();
@@ -147,8 +147,8 @@ static int bases_are_taken()
 	EXPECT(!window_take_slot(3, 2 * GiB, &base) && base % GiB == 0);
 	EXPECT(!window_take(2 * MiB, 4 * MiB, 0, &range) && range % (4 * MiB) == 0);
 	EXPECT(in_window(base) && in_window(base + 2 * GiB - 1) && in_window(range));
-	EXPECT(in_window(base + 64 * GiB)); /* far past its memory */
-	/* What is mapped inside of the window is the program's. */
+	EXPECT(in_window(base + 64 * GiB)); /* in the slot, beyond the memory */
+	/* The program's own mappings inside the window are not device memory. */
 	EXPECT(!in_window(window_base + 4096) && !in_window(window_base + 4 * TiB));
 	window_give(base);
 	EXPECT(!window_overlaps(base, 2 * GiB));
@@ -181,7 +181,7 @@ static int everything_is_taken()
 	return 0;
 }
 
-/* Reservations are no memory that a program locks. */
+/* mlockall(2) and RLIMIT_MEMLOCK do not apply to reservations. */
 static int all_is_locked()
 {
 	const rlimit little = {8 * MiB, 8 * MiB};
@@ -196,22 +196,22 @@ static int all_is_locked()
 	return 0;
 }
 
-static void others_have_the_places(void **)
+static void window_bases_in_use(void **)
 {
 	in_child(bases_are_taken);
 }
 
-static void others_have_everything(void **)
+static void address_space_exhausted(void **)
 {
 	if (test::sanitized)
-		skip(); /* it needs addresses itself */
+		skip(); /* the sanitizer needs addresses itself */
 	in_child(everything_is_taken);
 }
 
 static void limits(void **)
 {
 	if (test::sanitized)
-		skip(); /* its own addresses are beyond any limit, and mlockall does nothing */
+		skip(); /* a sanitizer's addresses exceed the limits, and mlockall does nothing */
 	in_child(limit_on_address_space);
 	in_child(all_is_locked);
 }
@@ -219,9 +219,9 @@ static void limits(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(slots_and_ranges),       cmocka_unit_test(larger_than_the_window),
-		cmocka_unit_test(host_memory_is_none),    cmocka_unit_test(others_have_the_places),
-		cmocka_unit_test(others_have_everything), cmocka_unit_test(limits),
+		cmocka_unit_test(slots_and_ranges),        cmocka_unit_test(larger_than_the_window),
+		cmocka_unit_test(host_memory_is_outside),  cmocka_unit_test(window_bases_in_use),
+		cmocka_unit_test(address_space_exhausted), cmocka_unit_test(limits),
 	};
 
 	return cmocka_run_group_tests_name("window", tests, nullptr, nullptr);

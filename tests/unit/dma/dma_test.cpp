@@ -18,7 +18,7 @@ static void fault_texts(void **)
 
 	for (u32 r = 0; r < u32(fault_reason::count); r++)
 		names.insert(fault_name(fault_reason(r)));
-	assert_int_equal(names.size(), u32(fault_reason::count)); /* each its own */
+	assert_int_equal(names.size(), u32(fault_reason::count)); /* all differ */
 	assert_string_equal(fault_name(fault_reason::count), "unknown fault");
 	assert_string_equal(fault_name(fault_reason(~0u)), "unknown fault");
 }
@@ -166,13 +166,13 @@ static void lists(void **)
 	assert_string_equal(out[2].c_str(), "0000:01:00.0");
 	for (const char *bad : {"", " ", ",", "sim,", ",sim", "sim,,sim", "sim,nonsense"}) {
 		assert_int_equal(parse_list(bad, &out), -EINVAL);
-		assert_int_equal(out.size(), 3); /* as it was */
+		assert_int_equal(out.size(), 3); /* unchanged */
 	}
 	assert_int_equal(parse_list("sim,,sim", &out), -EINVAL);
 	assert_non_null(strstr(error_text(), "entry 2"));
 }
 
-/* Strings are a user's: none of them may crash or be taken for what it is not. */
+/* No device string of a user crashes the parser or is misread. */
 static void random_strings(void **)
 {
 	static const char set[] = "sim:vfo-uer0123456789abcdefF.,/= \t%n";

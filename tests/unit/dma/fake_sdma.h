@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An sdma device that the test itself runs, step by step: registers are bytes,
- * commands take effect in the write, and descriptors run when the test says so.
+ * An sdma device that the test runs step by step: registers are bytes, commands
+ * take effect in the write, and the test calls run() to execute descriptors.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace usdma::test {
 
-/* What outlives the vfio::device, which the engine owns and frees. */
+/* The state of the device; it outlives the vfio::device, which the engine owns and frees. */
 struct fake_sdma {
 	static constexpr u64 mem_size = 64 * KiB;
 
@@ -27,19 +27,19 @@ struct fake_sdma {
 	u8 config[64] = {};
 	u64 bar0_size = sdma::bar0_size, bar2_size = mem_size;
 	u32 msix = 9;
-	bool silent = false; /* all that is read from it is ones, as of a device that is gone */
+	bool silent = false; /* reads return ones, as of a removed device */
 	u32 msix_share = ~0u;
-	u32 msix_left = ~0u; /* what the machine has for it */
+	u32 msix_left = ~0u; /* interrupts that the machine has left */
 	std::vector<int> irqs;
 	std::map<u64, vfio::dma_area> areas;
 	std::vector<vfio::range> usable = {{0, 0xfedfffff}, {0xfef00000, ~u64(0) >> 9}};
 	u64 page_size = 4096;
-	u64 foreign_iova = 0, foreign_size = 0; /* another device's, in the same address space */
+	u64 foreign_iova = 0, foreign_size = 0; /* mapped by another device in the same address space */
 	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false,
 	     lose_on_command = false;
-	unsigned stopping = 0; /* reads of the state after a disable that still say so */
-	unsigned gone = 0;     /* devices freed */
-	u64 next = 0;          /* of the one channel that the test runs */
+	unsigned stopping = 0; /* reads of the state that still return stopping after a disable */
+	unsigned freed_devices = 0;
+	u64 next = 0; /* sequence number, on the one channel that the test runs */
 	u32 channel = 0;
 	std::vector<sdma::descriptor> ran;
 	std::vector<u32> commands;
@@ -110,16 +110,16 @@ struct fake_sdma {
 		return &ring[seq & (ring_size() - 1)];
 	}
 	u64 tail() const { return get<u64>(sdma::chan_doorbell(channel) + sdma::doorbell_tail); }
-	/* Runs what is there, at most n; returns how many. */
+	/* Runs at most n posted descriptors; returns how many. */
 	unsigned run(unsigned n)
 	{
-		unsigned did = 0;
+		unsigned count = 0;
 
-		for (; did < n && slot(next)->tag == u32(next); did++) {
+		for (; count < n && slot(next)->tag == u32(next); count++) {
 			ran.push_back(*slot(next));
 			record()->completed = next++;
 		}
-		return did;
+		return count;
 	}
 	void halt(dma::fault_reason reason, u64 address)
 	{
@@ -155,12 +155,12 @@ struct fake_sdma {
 			put(state, u32(sdma::chan_state_running));
 		}
 	}
-	void looked_at(u64 off)
+	void after_read(u64 off)
 	{
 		if (off == page() + sdma::chan_state && get<u32>(off) == sdma::chan_state_stopping && !--stopping)
 			put(off, u32(sdma::chan_state_off));
 	}
-	void written(u64 off)
+	void after_write(u64 off)
 	{
 		const u64 ch = (off - sdma::chan_ctrl_base) / sdma::chan_stride;
 
@@ -175,7 +175,7 @@ struct fake_sdma {
 class fake_device final : public vfio::device {
 public:
 	explicit fake_device(fake_sdma &f) : f_(f) {}
-	~fake_device() override { f_.gone++; }
+	~fake_device() override { f_.freed_devices++; }
 
 	int region(unsigned index, vfio::region_info *out) override
 	{
@@ -191,8 +191,8 @@ public:
 		*out = mapping(p, size);
 		return 0;
 	}
-	/* The kernel's VFIO has the ids, and the command's bit 10, from when it was there. */
-	void remembered(u8 *buf, u64 offset, size_t len) const
+	/* VFIO still returns the ids and bit 10 of the command register from its cache. */
+	void copy_cached_config(u8 *buf, u64 offset, size_t len) const
 	{
 		for (u64 at = offset; at < offset + len && at < 6; at++)
 			buf[at - offset] = at < 4 ? f_.config[at] : at == 5 ? u8(0xfb) : u8(0xff);
@@ -204,12 +204,12 @@ public:
 		if (f_.silent) {
 			memset(buf, 0xff, len);
 			if (index == vfio::region_config)
-				remembered(static_cast<u8 *>(buf), offset, len);
+				copy_cached_config(static_cast<u8 *>(buf), offset, len);
 			return 0;
 		}
 		memcpy(buf, (index == vfio::region_config ? f_.config : f_.bar0.data()) + offset, len);
 		if (index == vfio::region_bar0)
-			f_.looked_at(offset);
+			f_.after_read(offset);
 		return 0;
 	}
 	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override
@@ -218,7 +218,7 @@ public:
 			return fail(ENODEV, "lost");
 		memcpy((index == vfio::region_config ? f_.config : f_.bar0.data()) + offset, buf, len);
 		if (index == vfio::region_bar0)
-			f_.written(offset);
+			f_.after_write(offset);
 		return 0;
 	}
 	int region_fd(unsigned index, u64 *off) override
@@ -266,7 +266,7 @@ public:
 		if (f_.lost)
 			return fail(ENODEV, "lost");
 		if (it == f_.areas.end() || it->second.size != size)
-			return fail(ENOENT, "not mapped so");
+			return fail(ENOENT, "no such mapping");
 		f_.areas.erase(it);
 		return 0;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reductions and the small floats, against references that work another way. */
+/* Reductions and 16-bit floats, against references with a different algorithm. */
 #include "tests/support/test.h"
 
 #include "driver/dma/reduce.h"
@@ -35,7 +35,7 @@ struct small_float {
 static constexpr small_float half = {5, 10, f16_from_f32, f32_from_f16};
 static constexpr small_float brain = {8, 7, bf16_from_f32, f32_from_bf16};
 
-static void every_value(const small_float &f)
+static void check_every_value(const small_float &f)
 {
 	for (u32 b = 0; b < 65536; b++) {
 		const double want = value_of(b, f.exp_bits, f.man_bits);
@@ -51,8 +51,8 @@ static void every_value(const small_float &f)
 	}
 }
 
-/* Between each two neighbours: below, at and above the middle. */
-static void every_gap(const small_float &f)
+/* Rounding between each two adjacent values: below, at and above the middle. */
+static void check_rounding(const small_float &f)
 {
 	const u32 inf = u32((1 << f.exp_bits) - 1) << f.man_bits;
 
@@ -73,16 +73,16 @@ static void every_gap(const small_float &f)
 
 static void test_half(void **)
 {
-	every_value(half);
-	every_gap(half);
+	check_every_value(half);
+	check_rounding(half);
 	assert_int_equal(f16_from_f32(65519.996f), 0x7bff);
 	assert_int_equal(f16_from_f32(65520.0f), 0x7c00);
 }
 
 static void test_brain(void **)
 {
-	every_value(brain);
-	every_gap(brain);
+	check_every_value(brain);
+	check_rounding(brain);
 }
 
 template <class T> static T reference(reduce_op op, T a, T b)
@@ -152,19 +152,19 @@ static void test_types(void **)
 	check_type<double>(element::f64, gen);
 }
 
-/* The nearest small float to an exact sum, found by looking at its neighbours. */
-static void nearest(const small_float &f, u16 got, double exact)
+/* Checks that got is the nearest small float to the exact sum: the adjacent values are not nearer. */
+static void check_nearest(const small_float &f, u16 got, double exact)
 {
-	const double here = value_of(got, f.exp_bits, f.man_bits);
+	const double value = value_of(got, f.exp_bits, f.man_bits);
 	const u16 below = (got & 0x7fff) ? u16(got - 1) : u16(got ^ 0x8001), above = u16(got + 1);
 
 	for (u16 other : {below, above}) {
-		const double there = value_of(other, f.exp_bits, f.man_bits);
+		const double neighbour = value_of(other, f.exp_bits, f.man_bits);
 
-		if (!std::isfinite(there) || !std::isfinite(here))
+		if (!std::isfinite(neighbour) || !std::isfinite(value))
 			continue;
-		assert_true(std::fabs(exact - here) <= std::fabs(exact - there));
-		if (std::fabs(exact - here) == std::fabs(exact - there))
+		assert_true(std::fabs(exact - value) <= std::fabs(exact - neighbour));
+		if (std::fabs(exact - value) == std::fabs(exact - neighbour))
 			assert_int_equal(got & 1, 0);
 	}
 }
@@ -189,9 +189,9 @@ static void check_small(const small_float &f, element e, std::mt19937_64 &gen)
 			continue;
 		}
 		assert_true(double(f.to(m)) == (x > y ? x : y));
-		/* Exponents far apart: the exact sum is no double; those are covered by the types that are. */
+		/* Only if the exact sum is a double, which it is not for very different exponents. */
 		if (std::isfinite(x + y) && std::isfinite(f.to(s)) && (x + y) - x == y && (x + y) - y == x)
-			nearest(f, s, x + y);
+			check_nearest(f, s, x + y);
 	}
 }
 

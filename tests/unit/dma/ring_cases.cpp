@@ -9,7 +9,7 @@ namespace usdma::test {
 
 using namespace usdma::dma;
 
-/* Operations of the hardware and of the driver in turn, compared with plain memory. */
+/* Random operations of the hardware and of the driver, compared with normal memory. */
 static void test_random_ops_against_memory(void **)
 {
 	ring_bench b(kind.plain, {.ring_size = 16, .first_seq = 0xfffffff0});
@@ -96,7 +96,7 @@ static void test_indirect_wait_reduce_timestamp(void **)
 	assert_int_equal(other->ops->post(other, &w, 1), 1);
 	other->ops->doorbell(other);
 	assert_true(b.await(seq));
-	/* For the other channel's record, too. */
+	/* A wait for the other channel's record. */
 	const u64 next = b.post({.op = opcode::wait, .arg = u8(compare::geq), .src = other->record_iova, .a = 2});
 	assert_int_equal(other->ops->post(other, &w, 1), 1);
 	other->ops->doorbell(other);
@@ -139,7 +139,7 @@ static void test_faults(void **)
 		{{.op = opcode::fill, .arg = 3, .dst = host, .len = 12}, fault_reason::bad_op, 0},
 		{{.op = opcode::fill, .arg = 8, .dst = host, .len = 12}, fault_reason::bad_length, 0},
 		{{.op = opcode::write, .dst = host + 4}, fault_reason::unaligned, host + 4},
-		/* These reach the device, which may not report where. */
+		/* The device may not report the address of these. */
 		{{.op = opcode::copy, .src = 0x1000, .dst = host, .len = 8}, fault_reason::src_unmapped, 0x1000},
 		{{.op = opcode::copy, .src = end - 4, .dst = host, .len = 8}, fault_reason::src_unmapped, end},
 		{{.op = opcode::copy, .src = host, .dst = end - 4, .len = 8}, fault_reason::dst_unmapped, end},
@@ -221,7 +221,7 @@ static void test_stop_and_resume(void **)
 	auto *word = reinterpret_cast<u64 *>(b.bytes);
 	fault f;
 
-	/* In a wait. */
+	/* During a wait. */
 	const u64 seq = b.post(wait_word(0, 1, 77));
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	assert_true(read_fault(b.ch, &f));
@@ -230,12 +230,12 @@ static void test_stop_and_resume(void **)
 	assert_int_equal(f.cookie, 77);
 	store_release(word, u64(1));
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	assert_true(b.await(seq)); /* it ran again, and found its word */
-	/* With nothing to do. */
+	assert_true(b.await(seq)); /* it ran again */
+	/* While idle. */
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	b.run({.op = opcode::nop});
-	/* In the hardware's queue: what was not reached is cancelled, or runs after all. */
+	/* With requests in the hardware queue: those that were not begun are canceled or run after resume. */
 	assert_int_equal(b.inject(("slow%1/" + std::to_string(kind.slow_us)).c_str()), 0);
 	memset(b.bytes + 2 * MiB, 0xa0, 8);
 	for (u64 i = 0; i < 40; i++)
@@ -270,7 +270,7 @@ static void test_full_ring_takes_no_more(void **)
 	assert_true(b.await(b.ch->posted));
 }
 
-/* More than one batch, or than a counter of the hardware holds. */
+/* More requests than a batch or a counter of the hardware can hold. */
 static void test_long_lists(void **)
 {
 	ring_bench b(kind.plain, {.ring_size = 1024});
@@ -286,7 +286,7 @@ static void test_long_lists(void **)
 	assert_int_equal(b.bytes[64], 1);
 }
 
-/* Without a single interrupt from the device. */
+/* The device raises no interrupts. */
 static void test_lost_interrupts(void **)
 {
 	ring_bench b(kind.faulty);
@@ -311,7 +311,7 @@ static void test_service_interrupts(void **)
 		got += n;
 	}
 	assert_in_range(got, 1, 2);
-	/* One alone comes after its time. */
+	/* A single one is raised after the time limit. */
 	b.run({.op = opcode::nop, .flags = flag_interrupt});
 	assert_int_equal(poll(&p, 1, int(patience)), 1);
 }
@@ -324,7 +324,7 @@ static void test_hang_abort_and_reset(void **)
 	char text[400] = "";
 
 	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
-	/* One channel: the other goes on. */
+	/* One channel hangs: the other is not affected. */
 	assert_int_equal(b.ch->ops->abort(b.ch), -EAGAIN);
 	assert_int_equal(b.inject("hang@1"), 0);
 	const u64 seq = b.post(copy(0, 4096, 64, 9));
@@ -343,7 +343,7 @@ static void test_hang_abort_and_reset(void **)
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	assert_true(b.await(b.ch->posted));
 	assert_int_equal(b.bytes[8192], 0x77);
-	/* The device: what is posted is lost. */
+	/* The device hangs: posted requests are lost. */
 	assert_int_equal(b.inject("hang@1/device"), 0);
 	b.post(copy(0, 4096, 64));
 	b.post(wait_word(0, 99));
@@ -371,7 +371,7 @@ static void test_reset_in_a_wait(void **)
 	b.run({.op = opcode::write, .dst = host, .a = 5});
 }
 
-/* Until the owner of the reset starts it again. */
+/* Stop and resume are refused until restart. */
 static void test_no_stop_or_resume_during_a_reset(void **)
 {
 	ring_bench b;
@@ -392,8 +392,8 @@ static void test_no_stop_or_resume_during_a_reset(void **)
 	assert_int_equal(b.bytes[8], 0x22);
 }
 
-/* A device that stores what it likes as its progress: no endless loop, no ring that is overrun. */
-static void test_device_stores_nonsense(void **)
+/* Invalid progress numbers of the device cause no endless loop and do not overrun the ring. */
+static void test_invalid_progress_numbers(void **)
 {
 	ring_bench b(kind.faulty, {.ring_size = 8});
 	auto *r = const_cast<completion_record *>(b.ch->record);
@@ -404,7 +404,7 @@ static void test_device_stores_nonsense(void **)
 	b.until_struck();
 	for (u64 value : {seq + (u64(1) << 40), seq - (u64(1) << 40)}) {
 		store_release(&r->completed, value);
-		/* The thread reads it. */
+		/* The progress thread reads it. */
 		b.ch->ops->arm(b.ch, irq_waiter, value);
 		pollfd p = {b.ch->irq_fd[irq_waiter], POLLIN, 0};
 		assert_int_equal(poll(&p, 1, int(patience)), 1);
@@ -432,7 +432,7 @@ static void test_lost_device(void **)
 	assert_int_equal(completed(b.ch), 0);
 }
 
-/* Given up: its memory is the caller's again, so not one more byte of it may be written, by the driver neither. */
+/* After give_up the memory belongs to the caller: neither the device nor the driver writes it. */
 static void test_given_up(void **)
 {
 	ring_bench b;
@@ -605,7 +605,7 @@ int ring_main(const char *name, std::span<const CMUnitTest> own)
 		cmocka_unit_test(test_hang_abort_and_reset),
 		cmocka_unit_test(test_reset_in_a_wait),
 		cmocka_unit_test(test_no_stop_or_resume_during_a_reset),
-		cmocka_unit_test(test_device_stores_nonsense),
+		cmocka_unit_test(test_invalid_progress_numbers),
 		cmocka_unit_test(test_lost_device),
 		cmocka_unit_test(test_given_up),
 		cmocka_unit_test(test_channel_arguments),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of the driver of a ring engine on its model: what such a test runs on, and the cases of any engine
+ * Tests of the driver of a ring engine on its model: the bench, and the cases of any engine
  * (docs/porting.md lists them). A program defines `kind` and adds cases of its own device.
  */
 #pragma once
@@ -27,7 +27,7 @@ inline constexpr u64 host = 0x40000000000, host_bytes = 4 * MiB, patience = 6000
 struct ring_kind {
 	const char *plain, *faulty; /* device strings; the second takes faults */
 	const char *driver;
-	u32 channels;         /* of the first */
+	u32 channels;         /* of `plain` */
 	unsigned slow_us;     /* of a descriptor, so that a stop finds most of 40 requests in the ring */
 	unsigned long_rounds; /* of 1024 requests */
 	u16 vendor = 0x8086;
@@ -152,15 +152,15 @@ struct device_error {
 	u64 address;
 };
 void check_device_errors(std::initializer_list<device_error> cases);
-/* On this device, as far as all engines have them. */
+/* The limits that all engines have. */
 void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines);
 /* A request that ran before the stop, but whose number was not stored yet, does not run again. */
 void check_stop_inside_a_request(const char *spec);
 /* The device has halted, and its report was lost: the stop finds it in the registers. */
 void check_stop_of_a_halted_channel(const char *spec);
-/* A stop that times out leaves nothing behind: what was posted runs. */
+/* A stop that times out has no effect: posted requests run. */
 void check_stop_that_fails();
-/* A number that passes its data would report a copy that is not done. */
+/* If the number overtook the data, a copy would be reported before it is done. */
 void check_relaxed_ordering_is_off();
 /* The driver takes the first ids, and no driver the others. */
 void check_ids(std::initializer_list<u16> ids, std::initializer_list<u16> others);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sdma driver against a device that does exactly what the test wants. */
+/* The sdma driver on a device that the test controls. */
 #include "tests/unit/dma/sdma_rig.h"
 
 #include <fcntl.h>
@@ -36,11 +36,11 @@ static void probe_good(void **)
 		assert_int_equal(f.get<u32>(sdma::reg_ctrl), sdma::ctrl_enable);
 		assert_int_equal(f.config[4] & 4, 4); /* bus master */
 		assert_int_equal(f.irqs.size(), 5);
-		/* A blocking eventfd: what sleeps in io_uring on it must not be told -EAGAIN. */
+		/* Blocking eventfds: a read by io_uring must sleep, not return -EAGAIN. */
 		for (int fd : f.irqs)
 			assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
 	}
-	assert_int_equal(f.gone, 1);
+	assert_int_equal(f.freed_devices, 1);
 	assert_int_equal(f.config[4] & 4, 0);
 	assert_int_equal(f.get<u32>(sdma::reg_ctrl) & sdma::ctrl_enable, 0);
 }
@@ -84,7 +84,7 @@ static void probe_bad_registers(void **)
 		error_clear();
 		assert_int_equal(find_driver(sdma::pci_vendor, sdma::pci_device)->probe(dev, &eng), b.err);
 		assert_null(eng.get());
-		assert_non_null(dev.get()); /* handed back */
+		assert_non_null(dev.get()); /* returned to the caller */
 		assert_true(strlen(error_text()) > 10);
 	}
 }
@@ -120,7 +120,7 @@ static void probe_no_memory(void **)
 	assert_int_equal(eng->memory_fd(&off), -1);
 }
 
-/* Channels share them. */
+/* Channels share vectors. */
 static void few_vectors(void **)
 {
 	fake_sdma f;
@@ -138,7 +138,7 @@ static void few_vectors(void **)
 	}
 }
 
-static void no_more_than_its_share(void **)
+static void vectors_limited_to_share(void **)
 {
 	fake_sdma f;
 
@@ -148,8 +148,8 @@ static void no_more_than_its_share(void **)
 	assert_int_equal(f.irqs.size(), 4);
 }
 
-/* Not only after the time that a device has for a reset. */
-static void silent_device(void **)
+/* A removed device is reported at once, not after the timeout of a reset. */
+static void removed_device(void **)
 {
 	fake_sdma f;
 	std::unique_ptr<dma::engine> eng;
@@ -166,7 +166,7 @@ static void silent_device(void **)
 }
 
 /* The machine has fewer interrupts than the device, or the process fewer descriptors: the channels share them. */
-static void vectors_that_are_not_left(void **)
+static void too_few_machine_vectors(void **)
 {
 	for (const u32 left : {8, 5, 3, 2}) {
 		fake_sdma f;
@@ -184,7 +184,7 @@ static void vectors_that_are_not_left(void **)
 	assert_int_equal(dma::probe(std::make_unique<fake_device>(f), &eng), -ENOSPC);
 }
 
-static void descriptors_that_are_not_left(void **)
+static void too_few_file_descriptors(void **)
 {
 	std::vector<unique_fd> taken;
 	rlimit before, few;
@@ -194,7 +194,7 @@ static void descriptors_that_are_not_left(void **)
 	few = before;
 	few.rlim_cur = usdma::test::open_fds() + 64;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	/* All but three: valgrind has some of its own, which do not count. */
+	/* All but three are used; the limit alone cannot, as valgrind has descriptors that do not count. */
 	for (int fd; (fd = eventfd(0, EFD_CLOEXEC)) >= 0;)
 		taken.emplace_back(fd);
 	assert_true(taken.size() > 3);
@@ -220,7 +220,7 @@ static void memory_views(void **)
 	assert_int_equal(f.get<u64>(sdma::reg_mem_base), 0x100000000000);
 	assert_int_equal(eng->set_memory_base(~u64(4095)), -EINVAL); /* wraps */
 	assert_int_equal(eng->set_memory_base(1), -EINVAL);
-	/* A reset forgets it in the device, not in the driver. */
+	/* The driver sets the base again after a reset. */
 	assert_int_equal(eng->reset(), 0);
 	assert_int_equal(f.get<u64>(sdma::reg_mem_base), 0x100000000000);
 	assert_int_equal(f.get<u32>(sdma::reg_ctrl), sdma::ctrl_enable);
@@ -247,7 +247,7 @@ static void channel_set_up(void **)
 	cfg.first_seq = 1000;
 	cfg.coalesce_count = 7;
 	cfg.coalesce_us = 9;
-	f.put(sdma::chan_doorbell(3) + sdma::doorbell_tail, u64(123456)); /* an earlier user's */
+	f.put(sdma::chan_doorbell(3) + sdma::doorbell_tail, u64(123456)); /* of an earlier user */
 	assert_int_equal(eng->channel_open(3, cfg, &ch), 0);
 	assert_int_equal(f.areas.size(), 1);
 	const auto &[iova, area] = *f.areas.begin();
@@ -297,18 +297,18 @@ static void channel_bad_arguments(void **)
 	assert_null(other);
 	assert_int_equal(f.areas.size(), 1);
 	ch->ops->close(ch);
-	ch = open_channel(*eng, 2); /* the place is free again */
+	ch = open_channel(*eng, 2); /* the channel is free again */
 	ch->ops->close(ch);
 }
 
-/* Off, opened again, closed: nothing is written to the set-up or unmapped while the device says that it is stopping. */
-static void channel_that_stops_later(void **)
+/* While the channel is stopping, its set-up is not written and its memory is not unmapped. */
+static void slow_channel_disable(void **)
 {
 	fake_sdma f;
 	auto eng = open_engine(f);
 
 	for (unsigned round = 0; round < 3; round++) {
-		f.stopping = 5; /* what an earlier user left */
+		f.stopping = 5; /* an earlier user has disabled it */
 		channel *ch = open_channel(*eng, 64);
 
 		assert_int_equal(f.stopping, 0);
@@ -320,7 +320,7 @@ static void channel_that_stops_later(void **)
 	}
 }
 
-static void channel_that_does_not_start(void **)
+static void channel_start_fails(void **)
 {
 	fake_sdma f;
 	auto eng = open_engine(f);
@@ -332,7 +332,7 @@ static void channel_that_does_not_start(void **)
 	assert_null(ch);
 	assert_int_equal(f.areas.size(), 0);
 	f.dead_commands = false;
-	/* As in a machine whose memory the device's server cannot reach: the text says what to look at. */
+	/* As if the device's server cannot access the memory: the text says what to check. */
 	f.blind = true;
 	assert_int_equal(eng->channel_open(0, cfg, &ch), -EIO);
 	assert_non_null(strstr(error_text(), "cannot access its ring"));
@@ -356,7 +356,7 @@ static void engine_closes_channels(void **)
 	assert_int_equal(f.areas.size(), 0);
 }
 
-/* Rings lie only where the device may be reached, beside each other, and not where somebody else is. */
+/* Rings are placed in usable ranges, next to each other, and not on the mapping of another device. */
 static void ring_addresses(void **)
 {
 	fake_sdma f;
@@ -377,7 +377,7 @@ static void ring_addresses(void **)
 	assert_false(at.count(2 * GiB));
 	assert_true(at.count(3 * GiB));
 	assert_int_equal(at.size(), 8);
-	/* A hole is filled again. */
+	/* A freed address is used again. */
 	all[0]->ops->close(all[0]);
 	assert_int_equal(f.areas.size(), 7);
 	all[0] = open_channel(*eng, 64);
@@ -445,11 +445,11 @@ static void descriptor_fields(void **)
 	assert_int_equal(d.a, r[0].a);
 	assert_int_equal(d.b, r[0].b);
 	assert_int_equal(d.cookie, r[0].cookie);
-	assert_int_equal(f.slot(0x100000000)->tag, 0); /* the low half went round */
+	assert_int_equal(f.slot(0x100000000)->tag, 0); /* the tag has wrapped */
 	ch->ops->close(ch);
 }
 
-/* A copy submitted in one step is the same descriptor, and the device is told of it. */
+/* submit_copy writes the same descriptor as post and rings the doorbell. */
 static void submitted_copies(void **)
 {
 	auto gen = test::rng(5);
@@ -481,7 +481,7 @@ static void submitted_copies(void **)
 	}
 }
 
-/* Whatever a channel starts with, no slot looks filled before it is. */
+/* With any first number, no slot has the expected tag before it is filled. */
 static void no_stale_slot(void **)
 {
 	fake_sdma f;
@@ -528,8 +528,8 @@ static void full_ring(void **)
 	}
 }
 
-/* A device that writes nonsense into its record makes the ring full, not overrun. */
-static void made_up_completions(void **)
+/* Invalid numbers in the record make the ring full; it is not overrun. */
+static void invalid_completion_numbers(void **)
 {
 	fake_sdma f;
 	auto eng = open_engine(f);
@@ -560,13 +560,14 @@ static void random_traffic(void **)
 
 		for (unsigned i = 0; i < 100; i++) {
 			request r[40];
-			const unsigned n = unsigned(gen() % 40), room = unsigned(size - (ch->posted - completed(ch)));
+			const unsigned n = unsigned(gen() % 40),
+				       free_slots = unsigned(size - (ch->posted - completed(ch)));
 
 			for (unsigned k = 0; k < n; k++)
 				r[k] = numbered(sent + k);
-			const unsigned took = ch->ops->post(ch, r, n);
-			assert_int_equal(took, std::min(n, room));
-			sent += took;
+			const unsigned accepted = ch->ops->post(ch, r, n);
+			assert_int_equal(accepted, std::min(n, free_slots));
+			sent += accepted;
 			ch->ops->doorbell(ch);
 			assert_int_equal(f.tail(), ch->posted);
 			f.run(unsigned(gen() % 40));
@@ -584,7 +585,7 @@ static void random_traffic(void **)
 	}
 }
 
-/* Doorbell, arm and wake, with the pages mapped and by trapped writes. */
+/* Doorbell and arm, through mapped pages and by register writes. */
 static void doorbells(void **)
 {
 	for (bool mappable : {true, false}) {
@@ -611,7 +612,7 @@ static void doorbells(void **)
 	}
 }
 
-static void wakes(void **)
+static void wake_sleeping_channel(void **)
 {
 	fake_sdma f;
 	auto eng = open_engine(f);
@@ -641,15 +642,15 @@ int main()
 		cmocka_unit_test(probe_small_bars),
 		cmocka_unit_test(probe_no_memory),
 		cmocka_unit_test(few_vectors),
-		cmocka_unit_test(no_more_than_its_share),
-		cmocka_unit_test(silent_device),
-		cmocka_unit_test(vectors_that_are_not_left),
-		cmocka_unit_test(descriptors_that_are_not_left),
+		cmocka_unit_test(vectors_limited_to_share),
+		cmocka_unit_test(removed_device),
+		cmocka_unit_test(too_few_machine_vectors),
+		cmocka_unit_test(too_few_file_descriptors),
 		cmocka_unit_test(memory_views),
 		cmocka_unit_test(channel_set_up),
 		cmocka_unit_test(channel_bad_arguments),
-		cmocka_unit_test(channel_that_stops_later),
-		cmocka_unit_test(channel_that_does_not_start),
+		cmocka_unit_test(slow_channel_disable),
+		cmocka_unit_test(channel_start_fails),
 		cmocka_unit_test(engine_closes_channels),
 		cmocka_unit_test(ring_addresses),
 		cmocka_unit_test(no_ring_addresses),
@@ -658,10 +659,10 @@ int main()
 		cmocka_unit_test(submitted_copies),
 		cmocka_unit_test(no_stale_slot),
 		cmocka_unit_test(full_ring),
-		cmocka_unit_test(made_up_completions),
+		cmocka_unit_test(invalid_completion_numbers),
 		cmocka_unit_test(random_traffic),
 		cmocka_unit_test(doorbells),
-		cmocka_unit_test(wakes),
+		cmocka_unit_test(wake_sleeping_channel),
 	};
 
 	return cmocka_run_group_tests_name("sdma_driver", tests, nullptr, nullptr);

@@ -20,7 +20,7 @@ using namespace usdma::dma;
 static constexpr u64 mem_base = 0x100000000000, host_iova = 4 * GiB, host_size = MiB;
 static constexpr u64 patience_ns = 30 * ns_per_s;
 
-/* An engine, a channel, and a megabyte of host memory that it may reach. */
+/* An engine, a channel, and a mapped megabyte of host memory. */
 struct rig {
 	std::unique_ptr<engine> eng;
 	channel *ch = nullptr;
@@ -55,7 +55,7 @@ struct rig {
 		eng->unmap(host_iova, host_size);
 	}
 
-	/* As a submitter does it: fill, doorbell, full barrier, look whether it sleeps. */
+	/* As lib/core submits: fill, doorbell, full barrier, check whether the engine sleeps. */
 	void submit(const request *r, unsigned n)
 	{
 		const deadline until = deadline::in_ns(patience_ns);
@@ -123,7 +123,7 @@ static request write_word(u64 dst, u64 value, u64 cookie = 0)
 	return r;
 }
 
-/* Never true: the word at src stays what it is. */
+/* Waits until the word at src is value. */
 static request wait_word(u64 src, u64 value, u64 cookie)
 {
 	request r;
@@ -165,7 +165,7 @@ static void copies(void **)
 	assert_memory_equal(t.host.data(), t.eng->memory() + 4096, half);
 }
 
-/* Many times round a small ring, over every edge that a sequence number has. */
+/* A small ring wraps many times, with sequence numbers that cross 2^32, 2^33, 2^63 and 2^64. */
 static void wraps(void **)
 {
 	auto gen = test::rng(2);
@@ -216,7 +216,7 @@ static void fault_cancel_resume(void **)
 	assert_int_equal(load_relaxed(&words[3]), 4);
 }
 
-/* One fault after the other: resume comes back although the next request has failed already. */
+/* Consecutive faults: resume returns although the next request has failed already. */
 static void faults_in_a_row(void **)
 {
 	rig t;
@@ -237,7 +237,7 @@ static void faults_in_a_row(void **)
 	assert_true(t.wait(20));
 }
 
-static void stop_inside_a_wait(void **)
+static void stop_during_wait(void **)
 {
 	rig t;
 	auto *words = reinterpret_cast<u64 *>(t.host.data());
@@ -255,7 +255,7 @@ static void stop_inside_a_wait(void **)
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
 	assert_true(t.wait(3));
 	assert_int_equal(load_relaxed(&words[2]), 2);
-	/* Stopped and not canceled, it waits on. */
+	/* Stopped but not canceled, it waits again after resume. */
 	t.submit(&r[1], 1);
 	assert_int_equal(t.ch->ops->stop(t.ch), 0);
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
@@ -298,7 +298,7 @@ static void indirect_from_host(void **)
 
 /* ---- interrupts and sleep ------------------------------------------------------------------------------- */
 
-/* True when the eventfd was signalled before patience ended; takes the signal. */
+/* Waits for the eventfd and clears it; false: timeout. */
 static bool signalled(int fd)
 {
 	pollfd p = {fd, POLLIN, 0};
@@ -307,7 +307,7 @@ static bool signalled(int fd)
 	return poll(&p, 1, int(patience_ns / ns_per_ms)) == 1 && read(fd, &count, sizeof(count)) == sizeof(count);
 }
 
-/* Each request is held back until its interrupt is asked for, so that the record never spares us the sleep. */
+/* Each request waits until its interrupt is armed, so that the test always sleeps. */
 static void armed_interrupts(void **)
 {
 	rig t;
@@ -338,7 +338,7 @@ static void interrupt_on_halt(void **)
 	assert_true(signalled(t.ch->irq_fd[irq_waiter]));
 	assert_true(halted(t.ch));
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
-	/* The same number again, for now it is about the end of the request. */
+	/* Armed again with the same number, now for the completion. */
 	t.ch->ops->arm(t.ch, irq_waiter, 3);
 	assert_int_equal(completed(t.ch), 2);
 	store_release(word, u64(5));
@@ -364,7 +364,7 @@ static void wakes_from_sleep(void **)
 	}
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------- */
+/* ---- close, loss, reset -------------------------------------------------------------------------------- */
 
 static void closes_while_busy(void **)
 {
@@ -384,8 +384,8 @@ static void closes_while_busy(void **)
 	}
 }
 
-/* Memory is mapped at some time while the device vanishes and its model ends. */
-static void maps_while_it_vanishes(void **)
+/* Memory is mapped at a random time while the device is removed and its model exits. */
+static void map_during_removal(void **)
 {
 	std::mt19937_64 gen = usdma::test::rng();
 
@@ -456,13 +456,13 @@ int main()
 		cmocka_unit_test(wraps),
 		cmocka_unit_test(fault_cancel_resume),
 		cmocka_unit_test(faults_in_a_row),
-		cmocka_unit_test(stop_inside_a_wait),
+		cmocka_unit_test(stop_during_wait),
 		cmocka_unit_test(indirect_from_host),
 		cmocka_unit_test(armed_interrupts),
 		cmocka_unit_test(interrupt_on_halt),
 		cmocka_unit_test(wakes_from_sleep),
 		cmocka_unit_test(closes_while_busy),
-		cmocka_unit_test(maps_while_it_vanishes),
+		cmocka_unit_test(map_during_removal),
 		cmocka_unit_test(resets),
 		cmocka_unit_test(all_channels),
 	};

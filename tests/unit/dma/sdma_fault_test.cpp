@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sdma driver where descriptors fail, channels are stopped, and the device is gone. */
+/* The sdma driver when descriptors fail, channels are stopped, and the device is lost. */
 #include "tests/unit/dma/sdma_rig.h"
 
 using namespace usdma;
@@ -22,7 +22,7 @@ static void fault_and_resume(void **)
 		for (u64 i = 0; i < 5; i++)
 			r[i] = numbered(50 + i);
 		assert_int_equal(ch->ops->post(ch, r, 5), 5);
-		assert_int_equal(ch->ops->resume(ch), -EINVAL); /* it runs */
+		assert_int_equal(ch->ops->resume(ch), -EINVAL); /* it is running */
 		assert_int_equal(ch->ops->cancel(ch, 50), 0);
 		assert_int_equal(f.run(2), 2);
 		f.halt(fault_reason::dst_unmapped, 0xabc);
@@ -32,7 +32,7 @@ static void fault_and_resume(void **)
 		assert_int_equal(flt.reason, fault_reason::dst_unmapped);
 		assert_int_equal(flt.address, 0xabc);
 		assert_int_equal(flt.cookie, 52);
-		assert_int_equal(ch->ops->stop(ch), 0); /* hangs already */
+		assert_int_equal(ch->ops->stop(ch), 0); /* halted already */
 		assert_int_equal(ch->ops->resume(ch), 0);
 		assert_false(halted(ch));
 		assert_int_equal(completed(ch), first + 3);
@@ -52,7 +52,7 @@ static void post_mixed(channel *ch, u64 *left)
 	}
 }
 
-/* What failed has run; what lies behind it with the cookie becomes nothing, the rest stays. */
+/* The failed descriptor is not canceled; later ones with the cookie become no-ops, the others are unchanged. */
 static void cancel_after_fault(void **)
 {
 	for (u64 first : starts) {
@@ -92,8 +92,8 @@ static void cancel_after_fault(void **)
 	}
 }
 
-/* A channel that hangs is cut: what it was in fails; before a request that it has not begun nothing is lost. */
-static void cut_channel(void **)
+/* A channel that hangs is aborted: a request that was begun fails; one that was not begun is not lost. */
+static void abort_channel(void **)
 {
 	for (u64 first : starts)
 		for (bool begun : {false, true}) {
@@ -126,7 +126,7 @@ static void cut_channel(void **)
 		}
 }
 
-/* What was stopped has not run: it counts as not yet run, and runs after resume unless canceled. */
+/* A stopped descriptor is not completed; it runs after resume unless canceled. */
 static void stop_cancel_resume(void **)
 {
 	for (bool cancel : {false, true}) {
@@ -167,8 +167,8 @@ static void stop_when_idle(void **)
 	ch->ops->close(ch);
 }
 
-/* A fault number out of the ring must not lead anywhere. */
-static void made_up_fault(void **)
+/* A fault number outside of the ring is ignored. */
+static void invalid_fault_number(void **)
 {
 	fake_sdma f;
 	auto eng = open_engine(f);
@@ -195,7 +195,7 @@ static void lost_device(void **)
 		const request r = numbered(0);
 
 		f.dead_commands = f.lose_on_command = true;
-		assert_int_equal(ch->ops->stop(ch), -ENODEV); /* goes while we wait */
+		assert_int_equal(ch->ops->stop(ch), -ENODEV); /* lost during the wait */
 		assert_true(eng->lost());
 		assert_int_equal(ch->ops->stop(ch), -ENODEV);
 		assert_int_equal(ch->ops->post(ch, &r, 1), 1);
@@ -208,15 +208,15 @@ static void lost_device(void **)
 		ch->ops->close(ch);
 		assert_int_equal(f.commands.size(), before);
 	}
-	assert_int_equal(f.gone, 1);
+	assert_int_equal(f.freed_devices, 1);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(fault_and_resume), cmocka_unit_test(cancel_after_fault),
-		cmocka_unit_test(cut_channel),      cmocka_unit_test(stop_cancel_resume),
-		cmocka_unit_test(stop_when_idle),   cmocka_unit_test(made_up_fault),
+		cmocka_unit_test(abort_channel),    cmocka_unit_test(stop_cancel_resume),
+		cmocka_unit_test(stop_when_idle),   cmocka_unit_test(invalid_fault_number),
 		cmocka_unit_test(lost_device),
 	};
 

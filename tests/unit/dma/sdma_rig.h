@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of the sdma driver share: an engine and a channel over a device that does what a test wants. */
+/* Shared by the tests of the sdma driver: an engine and a channel on a device that the test controls. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -12,7 +12,7 @@
 
 namespace usdma::test {
 
-/* First numbers of a ring: also such as wrap. */
+/* First sequence numbers of a ring; some of them wrap. */
 inline constexpr u64 starts[] = {0, 5, (u64(1) << 32) - 3, (u64(1) << 32) - 17, (u64(1) << 63) - 5, ~u64(0) - 200};
 
 inline std::unique_ptr<dma::engine> open_engine(fake_sdma &f)

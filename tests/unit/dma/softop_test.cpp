@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each operation and each of its checks (docs/hardware.md), over two backends: one whose memory the CPU
- * touches, in pieces, and one that is reached through buffers only.
+ * Each operation and each of its checks (docs/hardware.md), on two backends: one whose memory the CPU accesses
+ * directly, in pieces, and one that is accessed only through buffers.
  */
 #include "tests/support/test.h"
 
@@ -23,7 +23,7 @@ static constexpr u8 in_host = 0, to_device = spaces(space::host, space::device),
 		    in_device = spaces(space::device, space::device);
 static constexpr softop::bounds small = {16 * KiB, 1000, 3, 512};
 
-/* Host memory whose last pages lack rights, and as much of a device's; in pieces that end at each KiB. */
+/* Host memory whose last pages are read-only or write-only, and device memory; in pieces of 1 KiB. */
 class bench final : public softop::backend {
 public:
 	explicit bench(bool touched)
@@ -114,7 +114,7 @@ public:
 
 	fault_reason reason = fault_reason::none;
 	u64 at = 0, moved = 0, retained_bytes = 0, checked_bytes = 0, wanted = 0;
-	u32 steps_left = ~0u; /* then a stop, until it is set again */
+	u32 steps_left = ~0u; /* pieces until a stop */
 	u32 puts_left = 0;
 	bool no_memory = false, stops_at_end = false;
 	result on_pause = result::blocked;
@@ -149,7 +149,7 @@ private:
 	alignas(8) u8 buffers_[2][small.buffer];
 };
 
-/* What it does, over both kinds of backend. */
+/* Runs a test on both kinds of backend. */
 template <void (*body)(bench &)> static void both(void **)
 {
 	for (bool touched : {true, false}) {
@@ -202,7 +202,7 @@ static void check_copy(bench &b)
 	b.right(r);
 	r.dst = device + size - 32;
 	b.expect(r, fault_reason::dst_unmapped, device + size);
-	/* The source comes first. */
+	/* The source is checked first. */
 	r.src = 0;
 	b.expect(r, fault_reason::src_unmapped, 0);
 	b.expect({.op = opcode::copy, .src = host, .dst = read_only - 32, .len = 64}, fault_reason::dst_denied,
@@ -237,7 +237,7 @@ static void check_2d(bench &b)
 	r = good;
 	r.a = 63;
 	b.expect(r, fault_reason::bad_length, 0);
-	r.height = 1; /* of which the pitch is not used */
+	r.height = 1; /* the pitch is not used */
 	b.right(r);
 	r = good;
 	r.b = 63;
@@ -388,7 +388,7 @@ static void check_reduce(bench &b)
 	r = good;
 	r.src = write_only;
 	b.expect(r, fault_reason::src_denied, r.src);
-	/* What it reduces into is read and written. */
+	/* The destination is read and written. */
 	for (u64 bad : {read_only, write_only}) {
 		r = good;
 		r.dst = bad;
@@ -436,13 +436,13 @@ static void does_fill(bench &b)
 
 	for (u8 width : {1, 4, 8}) {
 		const request r = {.op = opcode::fill, .arg = width, .dst = host + 3, .len = 9000, .a = a};
-		const u8 ends[2] = {*b.byte(space::host, r.dst - 1), *b.byte(space::host, r.dst + r.len)};
+		const u8 guards[2] = {*b.byte(space::host, r.dst - 1), *b.byte(space::host, r.dst + r.len)};
 
 		b.right(r);
 		for (u64 i = 0; i < r.len; i++)
 			assert_int_equal(*b.byte(space::host, r.dst + i), u8(a >> i % width * 8));
-		assert_int_equal(*b.byte(space::host, r.dst - 1), ends[0]);
-		assert_int_equal(*b.byte(space::host, r.dst + r.len), ends[1]);
+		assert_int_equal(*b.byte(space::host, r.dst - 1), guards[0]);
+		assert_int_equal(*b.byte(space::host, r.dst + r.len), guards[1]);
 	}
 }
 
@@ -450,7 +450,7 @@ static void does_indirect(bench &b)
 {
 	const indirect_block i = {{}, 0, 3000, device + 4100, device + 12000};
 
-	/* Across the end of a piece. */
+	/* The block crosses the end of a piece. */
 	memcpy(b.byte(space::host, host + KiB - 16), &i, sizeof(i));
 	b.right({.op = opcode::copy_indirect, .src = host + KiB - 16});
 	assert_memory_equal(b.byte(space::device, i.src), b.byte(space::device, i.dst), 3000);
@@ -492,7 +492,7 @@ static void does_wait(bench &b)
 	b.store(host, 6);
 	b.expect({.op = opcode::wait, .arg = u8(compare::eq), .height = 1, .src = host, .a = 7}, fault_reason::timeout,
 		 host);
-	/* One that holds already has no limit to look at. */
+	/* If the condition holds already, the limit is not checked. */
 	b.right({.op = opcode::wait, .arg = u8(compare::geq), .height = 1, .src = host, .a = 5});
 }
 
@@ -534,9 +534,9 @@ static void does_reduce(bench &b)
 	assert_int_equal(b.moved, sum.len);
 }
 
-/* ---- left off --------------------------------------------------------------------------------------- */
+/* ---- stopped ---------------------------------------------------------------------------------------- */
 
-/* Stopped after each piece, and behind the last: each element is reduced once. */
+/* Stopped after each piece, also the last: each element is reduced once. */
 static void reduces_once(bench &b)
 {
 	const std::vector<u32> add = elements(b, sum.src, sum.len), old = elements(b, sum.dst, sum.len);
@@ -554,7 +554,7 @@ static void reduces_once(bench &b)
 	expect_sums(b, add, old);
 }
 
-/* Within a piece that goes through buffers: it has not been stored, so it is done again. */
+/* Stopped before a piece is stored from the buffer: the piece is reduced again. */
 static void reduces_from_buffers_once(void **)
 {
 	bench b(false);
@@ -570,7 +570,7 @@ static void reduces_from_buffers_once(void **)
 	expect_sums(b, add, old);
 }
 
-static void leaves_off(bench &b)
+static void stops_early(bench &b)
 {
 	const request work[] = {
 		{.op = opcode::copy, .src = host, .dst = host + 8192, .len = 4000},
@@ -585,7 +585,7 @@ static void leaves_off(bench &b)
 		b.steps_left = ~0u;
 		b.right(r);
 	}
-	/* A stop that comes when nothing is left has nothing to stop. */
+	/* A stop after the last piece has no effect. */
 	b.steps_left = 1;
 	b.right({.op = opcode::fill, .arg = 1, .dst = host, .len = 64});
 }
@@ -619,7 +619,7 @@ int main()
 		cmocka_unit_test(both<does_fill>),   cmocka_unit_test(both<does_indirect>),
 		cmocka_unit_test(both<does_words>),  cmocka_unit_test(both<does_wait>),
 		cmocka_unit_test(both<does_reduce>), cmocka_unit_test(both<reduces_once>),
-		cmocka_unit_test(both<leaves_off>),  cmocka_unit_test(reduces_from_buffers_once),
+		cmocka_unit_test(both<stops_early>), cmocka_unit_test(reduces_from_buffers_once),
 		cmocka_unit_test(without_buffers),   cmocka_unit_test(has_names),
 	};
 

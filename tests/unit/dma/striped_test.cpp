@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A striped channel over rings that do what the test says: what happens between two of its owner's calls, which
- * the tests with engines (fault/stripe_test.cpp) meet by chance only.
+ * A striped channel on rings that the test controls: events between two calls of its owner, which the tests with
+ * engines (fault/stripe_test.cpp) meet only by chance.
  */
 #include "tests/support/test.h"
 
@@ -124,7 +124,7 @@ struct rig {
 	}
 };
 
-/* A stop was read, then a part failed: resuming the stop does not lose the failure. */
+/* A part fails after a stop was read: resume after the stop does not lose the failure. */
 static void failure_after_a_stop_is_read(void **)
 {
 	fault f;
@@ -139,7 +139,7 @@ static void failure_after_a_stop_is_read(void **)
 	assert_int_equal(t.ring(0).resumed, 1);
 	assert_int_equal(t.ring(1).resumed, 0);
 	assert_true(t.fails(1));
-	/* Another part of the copy that was returned goes on with it, now and later, unreported. */
+	/* A failure of another part of the reported copy is resumed with it and not reported again. */
 	t.ring(2).halt(fault_reason::transfer);
 	assert_int_equal(t.ch->ops->resume(t.ch), 0);
 	assert_int_equal(t.ring(1).resumed + t.ring(2).resumed, 2);
@@ -149,7 +149,7 @@ static void failure_after_a_stop_is_read(void **)
 	assert_int_equal(completed(&t.ring(0)), 1);
 }
 
-/* A copy and a request of its owner: only that of the two which was returned is resumed. */
+/* A copy and another request fail: only the one that was reported is resumed. */
 static void failure_of_another_request(void **)
 {
 	rig t;
@@ -168,7 +168,7 @@ static void failure_of_another_request(void **)
 	t.ring(0).complete(5);
 	t.ring(1).complete(2);
 	t.ring(1).halt(fault_reason::transfer);
-	assert_int_equal(t.ch->ops->resume(t.ch), 0); /* nothing of it was returned */
+	assert_int_equal(t.ch->ops->resume(t.ch), 0); /* no failure of it was reported */
 	assert_int_equal(t.ring(1).resumed, 0);
 	assert_true(t.fails(6));
 }
@@ -190,15 +190,15 @@ static void hangs_behind_a_halted_ring(void **)
 	assert_false(p.halted);
 	assert_int_equal(p.heartbeat, 5);
 	assert_int_equal(p.completed, 1);
-	/* One that only waits for the halted one does not hang. */
+	/* A ring that only waits for the halted one does not hang. */
 	t.ring(2).complete(1);
 	t.post();
 	assert_int_equal(t.ch->ops->begun(t.ch), 1);
 	assert_true(read_progress(t.ch).halted);
 }
 
-/* Closing a device aborts what waits for its owner: WAITs between parts do not. */
-static void only_its_owners_waits(void **)
+/* Closing a device aborts WAITs of the owner, but not WAITs between parts. */
+static void in_wait_only_for_owner(void **)
 {
 	rig t;
 
@@ -223,7 +223,7 @@ int main()
 		cmocka_unit_test(failure_after_a_stop_is_read),
 		cmocka_unit_test(failure_of_another_request),
 		cmocka_unit_test(hangs_behind_a_halted_ring),
-		cmocka_unit_test(only_its_owners_waits),
+		cmocka_unit_test(in_wait_only_for_owner),
 	};
 
 	return cmocka_run_group_tests_name("striped", tests, nullptr, nullptr);

@@ -29,8 +29,8 @@ static void test_errors_of_the_device(void **)
 	});
 }
 
-/* Stops while the first of two copies runs, and returns its number; a stop that is too late is tried again. */
-static u64 stop_in_the_first(ring_bench &b)
+/* Stops while the first of two copies runs, and returns its number; tries again if the stop is too late. */
+static u64 stop_during_first_copy(ring_bench &b)
 {
 	const deadline until = deadline::in_ms(patience);
 
@@ -47,14 +47,14 @@ static u64 stop_in_the_first(ring_bench &b)
 	}
 }
 
-/* A stop waits for the batch: what it holds has run, and what follows has not. */
+/* A stop waits for the batch: its requests have run, later ones have not. */
 static void test_stop_between_batches(void **)
 {
 	ring_bench b(kind.faulty);
 	fault f;
 
 	memset(b.bytes, 1, 64);
-	const u64 seq = stop_in_the_first(b);
+	const u64 seq = stop_during_first_copy(b);
 	assert_true(read_fault(b.ch, &f));
 	assert_int_equal(f.reason, fault_reason::stopped);
 	assert_int_equal(completed(b.ch), seq);
@@ -97,7 +97,7 @@ static void test_lost_record(void **)
 	assert_int_equal(f.cookie, 7);
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	b.run(copy(0, 4096, 64));
-	/* Those of the descriptors alone: the batch says that there was an error. */
+	/* Only the records of the descriptors are lost: the record of the batch reports the error. */
 	assert_int_equal(b.inject("fail@1+drop-record@1"), 0);
 	assert_int_equal(b.run_fault(copy(0, 4096, 64)).reason, fault_reason::transfer);
 }
@@ -120,7 +120,7 @@ static void test_order(void **)
 	}
 }
 
-/* More than batches have records, each with its own. */
+/* More batches than the channel has batch records, one request each. */
 static void test_many_small_batches(void **)
 {
 	ring_bench b;
@@ -137,7 +137,7 @@ static void test_many_small_batches(void **)
 		assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[i], i);
 }
 
-/* One that is slow to obey. */
+/* A device on which one command never completes. */
 class other_bus final : public forwarding_device {
 public:
 	using forwarding_device::forwarding_device;
@@ -157,7 +157,7 @@ public:
 	}
 
 	bool has_stalled = false;
-	dsa::command stalls = {}; /* it is never done */
+	dsa::command stalls = {}; /* never completes */
 };
 
 static std::unique_ptr<other_bus> open_other()
@@ -168,7 +168,7 @@ static std::unique_ptr<other_bus> open_other()
 	return std::make_unique<other_bus>(std::move(dev));
 }
 
-/* Whether the queue is enabled is unknown then, and what the channel's memory is used for. */
+/* After a timeout the queue may be enabled and use the channel's memory, which is not reused. */
 static void test_command_times_out(void **)
 {
 	std::unique_ptr<other_bus> bus = open_other();
@@ -194,7 +194,7 @@ static void test_command_times_out(void **)
 	ch->ops->close(ch);
 }
 
-/* The hardware would ignore each descriptor. */
+/* The hardware ignores descriptors that are written by trapped accesses: probe fails. */
 static void test_portals_are_trapped(void **)
 {
 	std::unique_ptr<other_bus> bus = open_other();
@@ -213,7 +213,7 @@ static u64 software_error(engine &eng)
 	return error & dsa::swerr_valid ? error : 0;
 }
 
-/* A descriptor of no request, whose failure only SWERROR reports. */
+/* A descriptor that belongs to no request fails: only SWERROR reports it. */
 static void make_error(vfio::device &dev, u32 queue)
 {
 	const dsa::work bad = {0, dsa::op_and_flags(dsa::operation::move, 0), 0, 0x1000, host, 8, 0, 0, {}};
@@ -227,7 +227,7 @@ static void make_error(vfio::device &dev, u32 queue)
 	}
 }
 
-/* SWERROR has one error for all queues: each channel clears its own, when it starts again. */
+/* SWERROR has one error for all queues: each channel clears only its own, at resume. */
 static void test_error_of_another_queue(void **)
 {
 	ring_bench b;
@@ -243,14 +243,14 @@ static void test_error_of_another_queue(void **)
 	other->ops->close(other);
 }
 
-/* An error of a descriptor that belongs to no request: it is not reported for the request that a stop finds first. */
+/* An error of a descriptor that belongs to no request is not reported as the fault of a stopped request. */
 static void test_error_of_no_request(void **)
 {
 	ring_bench b(kind.faulty);
 	fault f;
 
 	make_error(b.eng->transport(), 0);
-	const u64 seq = stop_in_the_first(b);
+	const u64 seq = stop_during_first_copy(b);
 	assert_true(read_fault(b.ch, &f));
 	assert_int_equal(f.reason, fault_reason::stopped);
 	assert_int_equal(completed(b.ch), seq);
@@ -258,7 +258,7 @@ static void test_error_of_no_request(void **)
 	assert_true(b.await(b.ch->posted));
 }
 
-/* Where a queue has a list of operations, it is ours. */
+/* The driver sets the list of operations of a queue, if it has one. */
 static void test_operations_of_a_queue(void **)
 {
 	ring_bench b("sim:model=dsa-2");
@@ -273,8 +273,8 @@ static void test_ids(void **)
 	check_ids({0x0b25, 0x11fb, 0x1212}, {0x0b24, 0x0cfe, 0x1216}); /* the last two: IAA */
 }
 
-/* What an earlier user leaves that ended without a reset: queue 0 is enabled, and has failed. */
-static void leave_an_error(vfio::device &dev)
+/* The state after an earlier user without a reset: queue 0 is enabled and has an error. */
+static void enable_and_fail(vfio::device &dev)
 {
 	const u32 set[][2] = {{0x800, 16},
 			      {0x800 + 4 * dsa::wq_word_mode, dsa::wq_dedicated | 1 << dsa::wq_priority_shift},
@@ -290,15 +290,15 @@ static void leave_an_error(vfio::device &dev)
 	make_error(dev, 0);
 }
 
-/* Whatever an earlier user left: it is reset, also from the state that only a reset of the function leaves. */
-static void test_takes_over(void **)
+/* The driver resets the state of an earlier user, and a halt that only a function reset clears. */
+static void test_takes_over_used_device(void **)
 {
 	std::unique_ptr<vfio::device> dev;
 	std::unique_ptr<engine> eng;
 	u32 state = 0;
 
 	assert_int_equal(open_device(kind.plain, &dev), 0);
-	leave_an_error(*dev);
+	enable_and_fail(*dev);
 	assert_int_equal(probe(std::move(dev), &eng), 0);
 	assert_int_equal(software_error(*eng), 0);
 	vfio::device &at = eng->transport();
@@ -326,7 +326,7 @@ int main()
 		cmocka_unit_test(test_error_of_no_request),
 		cmocka_unit_test(test_operations_of_a_queue),
 		cmocka_unit_test(test_ids),
-		cmocka_unit_test(test_takes_over),
+		cmocka_unit_test(test_takes_over_used_device),
 	};
 
 	return ring_main("dsa", tests);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The DSA model by its registers and portals, as drivers of others use them (driver/hw/dsa_regs.h has the sources). */
+/* The registers and portals of the DSA model, as foreign drivers use them (driver/hw/dsa_regs.h has the sources). */
 #pragma once
 
 #include "tests/unit/sim/model_bench.h"
@@ -10,7 +10,7 @@ namespace usdma::test {
 
 using namespace usdma::dsa;
 
-/* Within the memory: a batch, records, data. */
+/* Offsets in the memory: a batch, records, data. */
 inline constexpr u64 list_at = 0, records_at = 64 * KiB, data_at = MiB;
 inline constexpr u32 grpcfg = 0x600, wqcfg = 0x800, permissions = 0x400;
 inline constexpr u32 with_record = flag_record | flag_record_always;
@@ -30,7 +30,7 @@ struct dsa_bench : model_bench {
 		while (get<u32>(off_cmdstatus) & cmd_active)
 			assert_false(end.passed());
 	}
-	/* The error of a command. */
+	/* Runs a command and returns its error. */
 	cmd_error run(command c, u32 operand = 0, u32 more = 0)
 	{
 		put<u32>(off_cmd, u32(c) << cmd_code_shift | operand | more);
@@ -50,7 +50,7 @@ struct dsa_bench : model_bench {
 		put<u64>(grpcfg + q * 64, u64(1) << q);
 		put<u64>(grpcfg + q * 64 + 32, u64(1) << q);
 	}
-	/* As DPDK and the VFIO selftests start. */
+	/* As DPDK and the VFIO selftests start the device. */
 	void start(u32 mode = wq_dedicated, u32 slots = 16)
 	{
 		good(command::reset_device);
@@ -81,7 +81,7 @@ struct dsa_bench : model_bench {
 		}
 		return records[i];
 	}
-	/* Runs one that writes record 0. */
+	/* Runs a descriptor that writes record 0. */
 	completion result(const work &w)
 	{
 		memset(records, 0, sizeof(*records));
@@ -89,7 +89,7 @@ struct dsa_bench : model_bench {
 		return await();
 	}
 	u8 status_of(const work &w) { return result(w).status; }
-	/* Until the queue has run all. */
+	/* Waits until the queue has run all descriptors. */
 	void drain(u32 q = 0) { good(command::drain_wq, 1u << q); }
 	u8 error_code()
 	{

@@ -29,7 +29,7 @@ static void test_identity(void **)
 	assert_int_equal(id, id_gnrd);
 	assert_int_equal(two.get<u32>(off_version), 0x200);
 	assert_int_equal(two.get<u64>(off_wqcap) & 0xfffffff, 128 | 2 << 16 | 1 << 24);
-	assert_int_equal(two.get<u8>(off_grpcap), 2); /* no more than queues */
+	assert_int_equal(two.get<u8>(off_grpcap), 2); /* as many as queues */
 	assert_int_equal(two.get<u32>(off_cmdcap), 0x7ffe);
 	assert_int_equal(two.get<u64>(two.queue_reg(1, wq_word_opcfg)), 0x3027f);
 	assert_int_equal(two.vectors, 3);
@@ -75,7 +75,7 @@ static void test_device_enable_checks(void **)
 	assert_int_equal(vfio::config_bus_master(*b.dev, true), 0);
 	b.good(command::enable_device);
 	assert_int_equal(b.run(command::enable_device), cmd_error::not_disabled);
-	/* Then it is read-only. */
+	/* It is read-only while enabled. */
 	b.put<u64>(grpcfg, 0);
 	b.put<u32>(b.queue_reg(0, wq_word_size), 1);
 	assert_int_equal(b.get<u64>(grpcfg), 1);
@@ -131,7 +131,7 @@ static void test_interrupts(void **)
 	w.handle = 2;
 	assert_int_equal(b.status_of(w), status::success);
 	assert_int_equal(b.signals(2, true), 1);
-	/* Without a record, and after an error. */
+	/* Interrupts without a record, and after an error. */
 	w = b.make(operation::noop, 0, 0, 0, flag_interrupt);
 	w.handle = 3;
 	assert_int_equal(b.submit(w), 0);
@@ -155,13 +155,13 @@ static void test_interrupts(void **)
 	b.put<u32>(permissions + 4 * msixperm_step, perm_ignore);
 	assert_int_equal(b.status_of(w), status::page_fault);
 	assert_int_equal(b.signals(4, false), 0);
-	/* The end of a command. */
+	/* The completion of a command. */
 	assert_int_equal(b.run(command::drain_all, 0, cmd_interrupt), cmd_error::none);
 	assert_int_equal(b.signals(0, true), 1);
 	assert_int_equal(b.get<u32>(off_intcause), cause_command);
 }
 
-/* Where the device has the command, only its handles are valid. */
+/* If the device has the command, only its handles are valid. */
 static void test_interrupt_handles(void **)
 {
 	dsa_bench b("sim:model=dsa-2");
@@ -181,7 +181,7 @@ static void test_interrupt_handles(void **)
 	assert_int_equal(b.status_of(w), status::handle);
 }
 
-/* A descriptor by stores of each width; anything else is ignored, and a new beginning begins anew. */
+/* A descriptor by stores of each width; invalid stores are ignored, and a store at offset 0 restarts. */
 static void test_portals(void **)
 {
 	dsa_bench b;
@@ -202,7 +202,7 @@ static void test_portals(void **)
 		assert_int_equal(b.await().status, status::success);
 	}
 	memset(b.records, 0, 32);
-	/* With a gap, from the middle, on two slots at once, bytes, and by a portal of the IMS. */
+	/* Invalid: a gap, no beginning, two slots, bytes, a portal of the IMS. */
 	write(0, 0, 32);
 	write(0, 40, 8);
 	write(0, 32, 8);
@@ -227,19 +227,19 @@ static void test_full_queues(void **)
 	const u16 on = 1;
 	const work w = b.make(operation::noop, 0, 0, 0, 0);
 
-	/* Dedicated: dropped, with an error. */
+	/* A full dedicated queue drops descriptors with an error. */
 	b.start(wq_dedicated, 4);
 	assert_int_equal(b.dev->inject("hang@1/device"), 0);
 	const deadline end = deadline::in_ms(patience);
 	assert_int_equal(b.submit(w), 0);
-	while (b.get<u32>(b.queue_reg(0, wq_word_state)) & 0xffff) /* it has left the queue, and hangs */
+	while (b.get<u32>(b.queue_reg(0, wq_word_state)) & 0xffff) /* until it has left the queue and hangs */
 		assert_false(end.passed());
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(b.submit(w), 0);
 	assert_int_equal(b.error_code(), 0);
 	assert_int_equal(b.submit(w), 0);
 	assert_int_equal(b.error_code(), swerr_no_space);
-	/* Shared: refused, above the threshold by the limited portal, above the size by both. */
+	/* A full shared queue refuses: the limited portal above the threshold, both above the size. */
 	assert_int_equal(b.dev->reset(), 0);
 	assert_int_equal(vfio::config_bus_master(*b.dev, true), 0);
 	assert_int_equal(b.dev->region_write(vfio::region_config, 0x126, &on, sizeof(on)), 0);
@@ -259,7 +259,7 @@ static void test_full_queues(void **)
 	assert_int_equal(b.error_code(), 0);
 }
 
-/* Waits for descriptors, or drops them. */
+/* Disable waits for descriptors; abort and reset drop them. */
 static void test_disable_abort_reset(void **)
 {
 	dsa_bench b;
@@ -270,7 +270,7 @@ static void test_disable_abort_reset(void **)
 	for (u32 i = 0; i < 8; i++)
 		assert_int_equal(b.submit(b.make(operation::noop, 0, 0, 0, with_record, i)), 0);
 	b.put<u32>(off_cmd, u32(command::disable_wq) << cmd_code_shift | 1);
-	/* A second command is an error, and so is no descriptor. */
+	/* A second command is an error; a descriptor is not. */
 	if (b.get<u32>(off_cmdstatus) & cmd_active) {
 		assert_int_equal(b.queue_state(), wq_state::busy);
 		b.put<u32>(off_cmd, u32(command::drain_all) << cmd_code_shift);
@@ -296,7 +296,7 @@ static void test_disable_abort_reset(void **)
 		assert_int_equal(b.state(),
 				 c == command::reset_device ? device_state::disabled : device_state::enabled);
 	}
-	/* What was submitted after the command is not dropped. */
+	/* A descriptor submitted after the command is not dropped. */
 	for (u32 i = 0; i < 200; i++) {
 		b.start();
 		memset(b.records, 0, 16 * 32);
@@ -307,7 +307,7 @@ static void test_disable_abort_reset(void **)
 		b.wait_command();
 		b.await(15);
 	}
-	/* A batch is left in its middle. */
+	/* A batch is aborted in the middle. */
 	b.start();
 	for (u32 i = 0; i < 100; i++)
 		b.list[i] = b.make(operation::noop, 0, 0, 0, with_record, 100 + i);
@@ -317,7 +317,7 @@ static void test_disable_abort_reset(void **)
 	b.good(command::abort_wq, 1);
 	assert_int_equal(b.records[199].status, 0);
 	assert_int_equal(b.records[0].status, 0);
-	/* Others go on beside a queue that hangs; only it waits. */
+	/* One queue hangs; others are not affected. */
 	assert_int_equal(b.dev->inject("hang@1"), 0);
 	b.good(command::reset_device);
 	b.configure(0);
@@ -334,14 +334,14 @@ static void test_disable_abort_reset(void **)
 	b.good(command::drain_wq, 2);
 	b.good(command::reset_wq, 1);
 	assert_int_equal(b.records[1].status, 0);
-	/* The function: nothing stays. */
+	/* A function reset clears all. */
 	assert_int_equal(b.dev->reset(), 0);
 	assert_int_equal(b.state(), device_state::disabled);
 	assert_int_equal(b.get<u32>(b.queue_reg(1, wq_word_size)), 0);
 	assert_int_equal(b.error_code(), 0);
 }
 
-/* 5.7: it halts, and only a reset of the function recovers it. */
+/* 5.7: without bus mastering the device halts, until a function reset. */
 static void test_bus_mastering(void **)
 {
 	dsa_bench b;
@@ -354,7 +354,7 @@ static void test_bus_mastering(void **)
 	assert_int_equal(b.submit(b.make(operation::batch, iova + list_at, 0, 200)), 0);
 	b.await(12);
 	assert_int_equal(vfio::config_bus_master(*b.dev, false), 0);
-	/* Nothing comes after the reply. */
+	/* No access comes after the reply. */
 	memset(b.records, 0, 256 * 32);
 	memset(b.bytes + data_at, 0, 800 * KiB);
 	assert_int_equal(b.state(), device_state::halt);
@@ -382,7 +382,7 @@ static void test_settings(void **)
 		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
 }
 
-/* The client's own request for an interrupt is no access of the device: it needs no bus mastering. */
+/* An interrupt triggered by the client is no access of the device, and needs no bus mastering. */
 static void test_triggered_interrupt(void **)
 {
 	message_bench b(sim::model_kind::dsa);
@@ -398,7 +398,7 @@ static void test_triggered_interrupt(void **)
 	assert_int_equal(poll(&p, 1, int(patience)), 1);
 }
 
-/* A command whose descriptors can no longer end says so. */
+/* A halt completes a pending command with an error. */
 static void test_halt_completes_a_command(void **)
 {
 	dsa_bench b;
@@ -412,7 +412,7 @@ static void test_halt_completes_a_command(void **)
 	assert_int_equal(b.get<u32>(off_cmdstatus), cmd_error::halted);
 }
 
-/* Bus mastering is switched off during an access of many messages: that in flight is the last. */
+/* Bus mastering is switched off during an access of many messages: only the message in flight is sent. */
 static void test_last_message(void **)
 {
 	message_bench b(sim::model_kind::dsa);
@@ -430,10 +430,10 @@ static void test_last_message(void **)
 	run(command::enable_device);
 	run(command::enable_wq);
 	b.start(vfio::region_bar2, 0, &w, sizeof(w));
-	b.stop_in_a_write();
-	/* A reply to a read would be behind anything that came meanwhile: for longer than the model needs for more. */
+	b.stop_during_write();
+	/* The replies would come after any other message: enough reads to give the model time to send one. */
 	for (unsigned i = 0; i < 100; i++)
-		assert_int_equal(b.get_only(off_gensts) & 3, device_state::halt);
+		assert_int_equal(b.read_without_access(off_gensts) & 3, device_state::halt);
 }
 
 int main()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The DSA model: what descriptors do, and what becomes of those that cannot. */
+/* The DSA model: the operations of descriptors, and their errors. */
 #include "tests/unit/dsa/model_bench.h"
 
 #include <linux/idxd.h>
@@ -7,7 +7,7 @@
 using namespace usdma;
 using namespace usdma::test;
 
-/* The kernel's own structures are those of the register map. */
+/* The kernel's structures and those of the register map are the same. */
 static_assert(sizeof(dsa_hw_desc) == sizeof(work) && sizeof(dsa_completion_record) == sizeof(completion));
 static_assert(offsetof(dsa_hw_desc, completion_addr) == offsetof(work, record));
 static_assert(offsetof(dsa_hw_desc, src_addr) == offsetof(work, src));
@@ -82,7 +82,7 @@ static void test_compare_and_dualcast(void **)
 	assert_int_equal(c.status, status::success);
 	assert_int_equal(c.result, 1);
 	assert_int_equal(c.bytes, 77777);
-	/* Whether that is a success: against what is expected. */
+	/* With flag_check, success depends on the expected result. */
 	w.flags_operation |= flag_check;
 	assert_int_equal(b.status_of(w), status::false_predicate);
 	w.more[0] = 1;
@@ -93,7 +93,7 @@ static void test_compare_and_dualcast(void **)
 	c = b.result(w);
 	assert_int_equal(c.status, status::false_predicate);
 	assert_int_equal(c.bytes, 2);
-	/* Results need their record. */
+	/* A result needs a record. */
 	w.flags_operation &= ~u32(flag_record_always);
 	c = b.result(w);
 	assert_int_equal(c.status, status::flags);
@@ -109,7 +109,7 @@ static void test_compare_and_dualcast(void **)
 	assert_int_equal(b.status_of(w), status::overlap);
 }
 
-/* Bit by bit, from the definition: not as the model does it. */
+/* Bit by bit, from the definition; the model has another algorithm. */
 static u32 crc32c(const u8 *p, u64 n, u32 seed)
 {
 	u32 value = ~seed;
@@ -154,7 +154,7 @@ static void test_crc(void **)
 	assert_int_equal(b.result(w).detail, crc32c(data, 6000, 0));
 	w.more[1] += 2;
 	assert_int_equal(b.status_of(w), status::alignment);
-	/* All bits reversed: the same register, read from its other side. */
+	/* With all bits reversed. */
 	w = b.make(operation::crc, b.data(0), 0, 4, with_record | flag_crc_raw | flag_crc_data_msb);
 	memset(data, 0, 4);
 	data[3] = 1;
@@ -177,7 +177,7 @@ static void test_batches(void **)
 	assert_int_equal(c.bytes, 200);
 	for (u32 i = 0; i < 200 * 16; i++)
 		assert_int_equal(data[MiB + i], 0x33);
-	/* One fails: the others run, until a fence. */
+	/* After a failed descriptor the others run, until a fence. */
 	memset(data + MiB, 0, 4096);
 	b.list[50].src = 0x5000;
 	c = b.result(batch);
@@ -194,12 +194,12 @@ static void test_batches(void **)
 	assert_int_equal(c.bytes, 100);
 	assert_int_equal(data[MiB + 99 * 16], 0x33);
 	assert_int_equal(data[MiB + 100 * 16], 0);
-	/* A result that is not as expected counts, too. */
+	/* An unexpected result is a failure, too. */
 	b.list[50] = b.make(operation::compare_pattern, b.data(0), 0, 8, with_record | flag_check, 60);
 	c = b.result(batch);
 	assert_int_equal(c.bytes, 100);
 	assert_int_equal(b.records[60].status, status::false_predicate);
-	/* What a batch must not be, or have. */
+	/* Invalid batches, and operations invalid in a batch. */
 	assert_int_equal(b.status_of(b.make(operation::batch, iova + list_at, 0, 1)), status::count);
 	assert_int_equal(b.status_of(b.make(operation::batch, iova + list_at, 0, 257)), status::count);
 	assert_int_equal(b.status_of(b.make(operation::batch, iova + list_at + 32, 0, 2)), status::list_alignment);
@@ -249,7 +249,7 @@ static void test_bad_descriptors(void **)
 	assert_int_equal(b.error_code(), 0);
 }
 
-/* A fault says how much was done, and where it stopped. */
+/* A fault reports the bytes completed and the address. */
 static void test_page_faults(void **)
 {
 	dsa_bench b("sim:model=dsa-2");
@@ -278,7 +278,7 @@ static void test_page_faults(void **)
 	assert_int_equal(c.status, u8(status::page_fault) | status_write);
 	assert_int_equal(c.result, 1);
 	assert_int_equal(c.bytes, 0);
-	/* Not allowed is a fault, too. */
+	/* Missing access rights are a fault. */
 	void *page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_int_equal(b.dev->dma_map({.iova = 0x7000, .size = 4096, .vaddr = page, .prot = vfio::dma_read}), 0);
 	assert_int_equal(b.status_of(b.make(operation::move, 0x7000, b.data(0), 64)), status::success);
@@ -286,7 +286,7 @@ static void test_page_faults(void **)
 			 u8(status::page_fault) | status_write);
 	assert_int_equal(b.dev->dma_unmap(0x7000, 4096), 0);
 	munmap(page, 4096);
-	/* Without a record, or of the record itself, it is in SWERROR. */
+	/* A fault without a record, or of the record itself, is reported in SWERROR. */
 	assert_int_equal(b.submit(b.make(operation::move, 0x5000, b.data(0), 64, 0)), 0);
 	b.drain();
 	assert_int_equal(b.error_code(), status::page_fault);
@@ -311,7 +311,7 @@ static void test_page_faults(void **)
 	assert_int_equal(b.error_code(), status::record_alignment);
 }
 
-/* While the descriptor runs: only SWERROR can report that. An unmap that is too late is tried again. */
+/* The record is unmapped while the descriptor runs: only SWERROR reports it. Tries again if the unmap is too late. */
 static void test_record_is_unmapped(void **)
 {
 	dsa_bench b;
@@ -383,7 +383,7 @@ static void test_injected_errors(void **)
 	assert_int_equal(c.address, b.data(4096));
 	assert_int_equal(b.status_of(w), status::size);
 	assert_int_equal(b.status_of(w), status::success);
-	/* Mistakes, for the drivers of others to notice. */
+	/* Errors of the model, which foreign drivers must detect. */
 	memset(b.bytes + data_at, 0x11, 64);
 	memset(b.bytes + data_at + 4096, 0, 64);
 	assert_int_equal(b.dev->inject("wrong@1/length"), 0);

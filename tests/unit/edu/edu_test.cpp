@@ -23,7 +23,7 @@ static constexpr u8 in_dev = dma::spaces(space::device, space::device), in_host 
 
 /* An engine over a fake, 1 MiB of mapped memory, and one channel. */
 struct bench {
-	explicit bench(test::edu_habits h = {}, dma::channel_config cfg = {})
+	explicit bench(test::edu_behavior h = {}, dma::channel_config cfg = {})
 	{
 		auto own = std::make_unique<fake_edu>(h);
 
@@ -44,7 +44,7 @@ struct bench {
 		ch->ops->doorbell(ch);
 		return ch->posted;
 	}
-	/* As the wait of lib/core does: arm, look again, sleep. True: done; false: halted. */
+	/* As the wait of lib/core does: arm, read again, sleep. True: done; false: halted. */
 	bool await(u64 seq)
 	{
 		const deadline until = deadline::in_ms(30000);
@@ -103,7 +103,7 @@ static std::vector<u8> noise(u64 len, u64 stream)
 	return v;
 }
 
-static void test_there_and_back(void **)
+static void test_copy_to_device_and_back(void **)
 {
 	bench b;
 	const auto data = noise(mem, 1);
@@ -111,27 +111,27 @@ static void test_there_and_back(void **)
 	b.put(0, data.data(), mem);
 	assert_true(b.get(0, mem) == data);
 	assert_true(b.get(17, 100) == std::vector<u8>(data.begin() + 17, data.begin() + 117));
-	assert_int_equal(b.dev->astray, 0);
+	assert_int_equal(b.dev->unmapped_accesses, 0);
 	assert_int_equal(b.dev->bad_accesses, 0);
 	assert_int_equal(b.dev->refused_writes, 0);
 }
 
-/* A server of another process knows the memory of a client by its file. */
+/* A server in another process accesses the memory of a client by its file. */
 static void test_own_memory_is_in_files(void **)
 {
-	test::edu_habits habits;
+	test::edu_behavior behavior;
 	std::unique_ptr<dma::engine> eng;
 
-	habits.files = true;
-	std::unique_ptr<vfio::device> dev = std::make_unique<fake_edu>(habits);
+	behavior.files = true;
+	std::unique_ptr<vfio::device> dev = std::make_unique<fake_edu>(behavior);
 	fake_edu *const fake = static_cast<fake_edu *>(dev.get());
 
 	assert_int_equal(edu::driver.probe(dev, &eng), 0);
-	assert_int_equal(fake->astray, 0);
+	assert_int_equal(fake->unmapped_accesses, 0);
 }
 
-/* What a user had there, and what only passed through, is gone when the device is closed. */
-static void test_nothing_is_left(void **)
+/* All data in the device, also that of host copies, is cleared when the device is closed. */
+static void test_close_clears_memory(void **)
 {
 	auto own = std::make_unique<fake_edu>();
 	std::unique_ptr<vfio::device> dev = std::move(own);
@@ -156,11 +156,11 @@ static void test_nothing_is_left(void **)
 		sched_yield();
 	assert_int_equal(dma::completed(ch), ch->posted);
 	auto &fake = static_cast<fake_edu &>(eng->transport());
-	assert_true(fake.left_over() > mem / 2);
+	assert_true(fake.nonzero_bytes() > mem / 2);
 	ch->ops->close(ch);
 	dev = eng->release();
-	assert_int_equal(fake.left_over(), 0);
-	assert_int_equal(fake.astray, 0);
+	assert_int_equal(fake.nonzero_bytes(), 0);
+	assert_int_equal(fake.unmapped_accesses, 0);
 }
 
 static void test_random_ops_against_a_model(void **)
@@ -190,7 +190,7 @@ static void test_random_ops_against_a_model(void **)
 			break;
 		case 3:
 			if (x < y + len && y < x + len)
-				break; /* overlapping ends are not promised anything */
+				break; /* the result of overlapping copies is undefined */
 			b.run({.op = opcode::copy, .spaces = in_host, .src = host + x, .dst = host + y, .len = len});
 			memmove(&hst[y], &hst[x], len);
 			break;
@@ -202,22 +202,22 @@ static void test_random_ops_against_a_model(void **)
 	}
 	assert_memory_equal(b.bytes, hst.data(), host_bytes);
 	assert_true(b.get(0, mem) == dev);
-	assert_int_equal(b.dev->astray, 0);
+	assert_int_equal(b.dev->unmapped_accesses, 0);
 }
 
-/* Through the device, not past it; in pieces of what it has to spare. */
+/* Copied by the device, in pieces of its internal buffer. */
 static void test_host_to_host(void **)
 {
 	bench b;
-	const auto data = noise(10000, 9), kept = noise(mem, 10);
+	const auto data = noise(10000, 9), device_data = noise(mem, 10);
 
-	b.put(0, kept.data(), mem);
+	b.put(0, device_data.data(), mem);
 	memcpy(b.bytes, data.data(), 10000);
 	const u64 before = b.dev->transfers;
 	b.run({.op = opcode::copy, .spaces = in_host, .src = host, .dst = host + 65536, .len = 10000});
 	assert_memory_equal(b.bytes + 65536, data.data(), 10000);
 	assert_int_equal(b.dev->transfers - before, 2 * ((10000 + 503) / 504));
-	assert_true(b.get(0, mem) == kept);
+	assert_true(b.get(0, mem) == device_data);
 }
 
 static void test_2d(void **)
@@ -303,7 +303,7 @@ static void test_indirect(void **)
 	assert_true(b.get(3008, 100) == std::vector<u8>(data.begin(), data.begin() + 100));
 	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 513}).reason,
 			 fault_reason::unaligned);
-	/* The block names memory that is not there. */
+	/* The block has an address beyond the device memory. */
 	const sdma::indirect_block bad = {{0, 0}, 0, 256, base + mem - 8, base};
 	b.put(512, &bad, sizeof(bad));
 	assert_int_equal(b.run_fault({.op = opcode::copy_indirect, .spaces = in_dev, .src = base + 512}).reason,
@@ -424,18 +424,18 @@ static void test_faults(void **)
 		assert_int_equal(f.cookie, 1000 + i);
 	}
 	assert_int_equal(b.dev->transfers, before); /* none of them reached the device */
-	assert_int_equal(b.dev->astray, 0);
+	assert_int_equal(b.dev->unmapped_accesses, 0);
 	assert_int_equal(b.eng->unmap(locked, 4096), 0);
 }
 
-static void test_unmapped_is_an_error_not_silence(void **)
+static void test_unmapped_memory_is_a_fault(void **)
 {
 	bench b;
 
 	assert_int_equal(b.eng->unmap(host, host_bytes), 0);
 	const dma::fault f = b.run_fault({.op = opcode::copy, .spaces = to_host, .src = base, .dst = host, .len = 64});
 	assert_int_equal(f.reason, fault_reason::dst_unmapped);
-	assert_int_equal(b.dev->astray, 0);
+	assert_int_equal(b.dev->unmapped_accesses, 0);
 }
 
 static void test_cancel_and_order(void **)
@@ -477,15 +477,15 @@ static void test_stop_and_resume(void **)
 	assert_int_equal(f.cookie, 77);
 	store_release(word, u64(1));
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
-	assert_true(b.await(seq)); /* it ran again, and found its word */
-	/* With nothing to do as well. */
+	assert_true(b.await(seq)); /* it ran again */
+	/* Also while idle. */
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	assert_true(dma::halted(b.ch));
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	b.run({.op = opcode::nop});
 }
 
-/* Each row is one transfer, of which none is left off. */
+/* Each row is one transfer, which cannot be stopped. */
 static void test_stop_between_rows(void **)
 {
 	bench b;
@@ -524,14 +524,14 @@ static void test_full_ring_takes_no_more(void **)
 	assert_true(b.await(b.ch->posted));
 }
 
-static void test_lost_interrupts_and_none(void **)
+static void test_lost_and_missing_interrupts(void **)
 {
-	test::edu_habits h[2];
+	test::edu_behavior h[2];
 
 	h[0].silent = true;
 	h[1].no_msi = true;
-	for (const auto &habit : h) {
-		bench b(habit);
+	for (const auto &behavior : h) {
+		bench b(behavior);
 		const auto data = noise(300, 6);
 
 		b.put(0, data.data(), 300);
@@ -544,7 +544,7 @@ static void test_lost_interrupts_and_none(void **)
 	assert_true(load_relaxed(&static_cast<edu::edu_engine &>(*b.eng).counters().interrupts) > 0);
 }
 
-static int probe_with(test::edu_habits h)
+static int probe_with(test::edu_behavior h)
 {
 	std::unique_ptr<vfio::device> d = std::make_unique<fake_edu>(h);
 	auto *dev = static_cast<fake_edu *>(d.get());
@@ -552,7 +552,7 @@ static int probe_with(test::edu_habits h)
 	const int rc = edu::driver.probe(d, &eng);
 
 	if (rc) {
-		/* Handed back, quiet, with nothing mapped. */
+		/* The device is returned idle, with nothing mapped. */
 		assert_ptr_equal(d.get(), dev);
 		assert_false(dev->master());
 		assert_int_equal(dev->mappings(), 0);
@@ -562,7 +562,7 @@ static int probe_with(test::edu_habits h)
 
 static void test_probe_refuses(void **)
 {
-	test::edu_habits narrow, other, small;
+	test::edu_behavior narrow, other, small;
 
 	narrow.mask = (1 << 28) - 1;
 	assert_int_equal(probe_with(narrow), -ERANGE);
@@ -582,7 +582,7 @@ static void test_lost_device(void **)
 	b.dev->lost_ = true;
 	const dma::fault f = b.run_fault({.op = opcode::copy, .spaces = to_dev, .src = host, .dst = base, .len = 64});
 	assert_int_equal(f.reason, fault_reason::lost);
-	b.dev->lost_ = false; /* so that closing can tidy up */
+	b.dev->lost_ = false; /* for the close */
 }
 
 static void test_coalesced_service_interrupt(void **)
@@ -596,7 +596,7 @@ static void test_coalesced_service_interrupt(void **)
 	assert_int_equal(poll(&p, 1, 20000), 1);
 	assert_int_equal(read(p.fd, &n, 8), 8);
 	assert_in_range(n, 1, 2);
-	/* One alone comes after its time. */
+	/* A single one is raised after the time limit. */
 	b.run({.op = opcode::nop, .flags = dma::flag_interrupt});
 	assert_int_equal(poll(&p, 1, 20000), 1);
 }
@@ -612,9 +612,9 @@ static void test_channel_arguments(void **)
 	assert_int_equal(b.eng->set_memory_base(3), -EINVAL);
 }
 
-static void test_hang_is_an_error_and_reset_cures_it(void **)
+static void test_hang_is_a_fault_until_reset(void **)
 {
-	test::edu_habits h;
+	test::edu_behavior h;
 
 	h.top = edu::default_mask; /* nothing to probe: the device hangs from the start */
 	h.hangs = true;
@@ -629,8 +629,8 @@ static void test_hang_is_an_error_and_reset_cures_it(void **)
 	assert_true(b.get(0, 100) == data);
 }
 
-/* Given up in a copy: its memory is the caller's again, so not one more byte of it may be written. */
-static void test_given_up_in_a_copy_writes_no_more(void **)
+/* After give_up during a copy the memory belongs to the caller: no byte of it is written. */
+static void test_give_up_during_copy(void **)
 {
 	bench b;
 	dma::fault f;
@@ -643,13 +643,13 @@ static void test_given_up_in_a_copy_writes_no_more(void **)
 	while (b.dev->transfers < 4)
 		sched_yield();
 	assert_int_equal(b.eng->give_up(), 0);
-	const std::vector<u8> then(b.bytes, b.bytes + host_bytes);
+	const std::vector<u8> at_give_up(b.bytes, b.bytes + host_bytes);
 	assert_false(b.dev->master());
 	assert_false(b.await(b.ch->posted));
 	assert_true(dma::read_fault(b.ch, &f));
 	assert_int_equal(f.reason, fault_reason::lost);
-	assert_memory_equal(b.bytes, then.data(), host_bytes);
-	/* Nothing starts any more, whatever is tried. */
+	assert_memory_equal(b.bytes, at_give_up.data(), host_bytes);
+	/* No transfer starts after that. */
 	const u64 transfers = b.dev->transfers;
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	assert_false(b.await(b.post({.op = opcode::copy, .spaces = to_host, .src = base, .dst = host, .len = 64})));
@@ -659,9 +659,9 @@ static void test_given_up_in_a_copy_writes_no_more(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_copy_to_device_and_back),
 		cmocka_unit_test(test_own_memory_is_in_files),
-		cmocka_unit_test(test_nothing_is_left),
+		cmocka_unit_test(test_close_clears_memory),
 		cmocka_unit_test(test_random_ops_against_a_model),
 		cmocka_unit_test(test_host_to_host),
 		cmocka_unit_test(test_2d),
@@ -670,18 +670,18 @@ int main()
 		cmocka_unit_test(test_write_wait_timestamp),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_unmapped_is_an_error_not_silence),
+		cmocka_unit_test(test_unmapped_memory_is_a_fault),
 		cmocka_unit_test(test_cancel_and_order),
 		cmocka_unit_test(test_stop_and_resume),
 		cmocka_unit_test(test_stop_between_rows),
 		cmocka_unit_test(test_full_ring_takes_no_more),
-		cmocka_unit_test(test_lost_interrupts_and_none),
+		cmocka_unit_test(test_lost_and_missing_interrupts),
 		cmocka_unit_test(test_probe_refuses),
 		cmocka_unit_test(test_lost_device),
 		cmocka_unit_test(test_coalesced_service_interrupt),
 		cmocka_unit_test(test_channel_arguments),
-		cmocka_unit_test(test_hang_is_an_error_and_reset_cures_it),
-		cmocka_unit_test(test_given_up_in_a_copy_writes_no_more),
+		cmocka_unit_test(test_hang_is_a_fault_until_reset),
+		cmocka_unit_test(test_give_up_during_copy),
 	};
 
 	return cmocka_run_group_tests_name("edu", tests, nullptr, nullptr);

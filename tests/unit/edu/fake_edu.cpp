@@ -7,7 +7,7 @@
 
 namespace usdma::test {
 
-fake_edu::fake_edu(edu_habits h) : h_(h), worker_([this] { work(); }) {}
+fake_edu::fake_edu(edu_behavior h) : h_(h), worker_([this] { work(); }) {}
 
 fake_edu::~fake_edu()
 {
@@ -164,14 +164,14 @@ size_t fake_edu::mappings()
 	return areas_.size();
 }
 
-size_t fake_edu::left_over()
+size_t fake_edu::nonzero_bytes()
 {
 	std::lock_guard guard(lock_);
 
 	return sizeof(memory_) - size_t(std::count(std::begin(memory_), std::end(memory_), 0));
 }
 
-/* Through the mappings, as an IOMMU would let it: what is not mapped reads as ones, and swallows writes. */
+/* Access through the mappings, as with an IOMMU: unmapped memory reads as ones and discards writes. */
 bool fake_edu::reach(u64 addr, u64 len, u8 *buf, bool to_memory)
 {
 	addr &= h_.mask;
@@ -181,7 +181,7 @@ bool fake_edu::reach(u64 addr, u64 len, u8 *buf, bool to_memory)
 				   (it->second.prot & (to_memory ? vfio::dma_write : vfio::dma_read)) && (command_ & 4);
 
 		if (!there) {
-			astray++;
+			unmapped_accesses++;
 			return false;
 		}
 		if (h_.files) {
@@ -189,7 +189,7 @@ bool fake_edu::reach(u64 addr, u64 len, u8 *buf, bool to_memory)
 			const int fd = it->second.fd;
 
 			if ((to_memory ? pwrite(fd, buf + i, 1, at) : pread(fd, buf + i, 1, at)) != 1) {
-				astray++;
+				unmapped_accesses++;
 				return false;
 			}
 			continue;
@@ -209,7 +209,7 @@ void fake_edu::transfer()
 	const u64 inside = (to_memory ? src_ : dst_) - 0x40000;
 
 	transfers++;
-	/* Releases before 8 end here. */
+	/* QEMU before version 8 aborts here. */
 	if (inside >= 4096 || len_ >= 4096 - inside) {
 		fprintf(stderr, "fake edu: DMA range out of bounds\n");
 		abort();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device that behaves as QEMU's edu does, with its bad sides on demand. */
+/* A device that behaves as QEMU's edu, with optional faults. */
 #pragma once
 
 #include "driver/vfio/device.h"
@@ -12,19 +12,19 @@
 
 namespace usdma::test {
 
-struct edu_habits {
+struct edu_behavior {
 	u64 mask = ~u64(0);  /* of addresses */
 	bool silent = false; /* transfers end without an interrupt */
 	bool no_msi = false;
 	bool hangs = false; /* transfers never end */
-	bool files = false; /* memory is reached by its file only, as another process does it */
+	bool files = false; /* memory is accessed only through its file, as by another process */
 	u64 top = ~u64(0);  /* last usable IOVA */
 	u32 id = 0x010000ed;
 };
 
 class fake_edu final : public vfio::device {
 public:
-	explicit fake_edu(edu_habits h = {});
+	explicit fake_edu(edu_behavior h = {});
 	~fake_edu() override;
 
 	int region(unsigned index, vfio::region_info *out) override;
@@ -44,13 +44,13 @@ public:
 	const char *name() const override { return "fake"; }
 	const char *backend() const override { return "fake"; }
 
-	/* What the test looks at. */
+	/* Read by the test. */
 	std::atomic<bool> lost_{false};
-	std::atomic<u64> transfers{0}, astray{0} /* to or from unmapped memory */, bad_accesses{0}, refused_writes{0};
+	std::atomic<u64> transfers{0}, unmapped_accesses{0}, bad_accesses{0}, refused_writes{0};
 	bool master();
 	size_t mappings();
 	/* Bytes of its memory that are not zero. */
-	size_t left_over();
+	size_t nonzero_bytes();
 
 private:
 	void work();
@@ -58,7 +58,7 @@ private:
 	bool reach(u64 addr, u64 len, u8 *buf, bool to_memory);
 	u64 *dma_register(u64 offset);
 
-	edu_habits h_;
+	edu_behavior h_;
 	std::mutex lock_;
 	std::condition_variable changed_;
 	std::map<u64, vfio::dma_area> areas_;

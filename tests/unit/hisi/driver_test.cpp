@@ -12,7 +12,7 @@ using namespace usdma;
 using namespace usdma::dma;
 using namespace usdma::test;
 
-/* Both layouts. The ring of submissions wraps, and that of completions. */
+/* Both layouts. The submission and completion rings wrap. */
 const ring_kind test::kind = {"sim:model=hisi-hip09",
 			      "sim:model=hisi:faults=",
 			      "hisi",
@@ -57,7 +57,7 @@ static void test_stops(void **)
 	}
 }
 
-/* The pending requests are moved to the beginning of the ring, wherever they are, and run once. */
+/* Pending requests at any position are moved to the beginning of the ring, and run once. */
 static void test_restarts_anywhere_in_the_ring(void **)
 {
 	for (const char *spec : faulty) {
@@ -105,14 +105,14 @@ static void test_settings_of_the_device(void **)
 	assert_int_equal(get(b, 0x2024), 4); /* addresses are translated */
 }
 
-static void keep_errors(log_level level, const char *text, void *arg)
+static void append_errors(log_level level, const char *text, void *arg)
 {
 	if (level == log_level::error)
 		*static_cast<std::string *>(arg) += text;
 }
 
-/* One that goes on after an error: its first request fails, the second is running when that is noticed. */
-static fault go_on(ring_bench &b, u32 base)
+/* The device continues after an error: request 1 fails, and request 2 runs when the driver notices it. */
+static fault fail_first_request(ring_bench &b, u32 base)
 {
 	const request r[] = {copy(0, host_bytes, 8), copy(4096, 0, 8), copy(8192, 0, 8)};
 	const u32 enabled = hisi::ctrl0_enable;
@@ -129,25 +129,25 @@ static fault go_on(ring_bench &b, u32 base)
 	return f;
 }
 
-/* Nothing runs behind the report, which names the request that failed. */
-static void test_device_that_goes_on(void **)
+/* No request runs after the report, which has the number of the failed request. */
+static void test_device_continues_after_error(void **)
 {
-	std::string said;
+	std::string errors;
 
-	log_set_sink(keep_errors, &said);
+	log_set_sink(append_errors, &errors);
 	for (u32 base : {hisi::hip08.queue_base, hisi::hip09.queue_base}) {
 		ring_bench b(faulty[base != 0]);
 		const deadline until = deadline::in_ms(patience);
 
-		/* Unless it is noticed at once: then the report is right. */
-		for (u64 seq = 1; go_on(b, base).seq == seq; seq = b.ch->posted + 1) {
+		/* Retry if the driver has noticed the error at once: the report then is the normal one. */
+		for (u64 seq = 1; fail_first_request(b, base).seq == seq; seq = b.ch->posted + 1) {
 			assert_false(until.passed());
 			assert_int_equal(b.inject(""), 0);
 			assert_int_equal(b.ch->ops->resume(b.ch), 0);
 			assert_true(b.await(b.ch->posted));
 		}
 		const std::string first = "request " + std::to_string(b.ch->posted - 2) + " failed, and";
-		assert_non_null(strstr(said.c_str(), first.c_str()));
+		assert_non_null(strstr(errors.c_str(), first.c_str()));
 		assert_int_equal(completed(b.ch), b.ch->posted - 2);
 		assert_int_equal(b.inject(""), 0);
 		while (get(b.eng->transport(), base + hisi::q_fsm) != hisi::fsm_pause)
@@ -157,13 +157,13 @@ static void test_device_that_goes_on(void **)
 		assert_int_equal(b.ch->ops->resume(b.ch), 0);
 		assert_true(b.await(b.ch->posted));
 		assert_int_equal(b.bytes[8192], 0xff);
-		said.clear();
+		errors.clear();
 	}
 	log_set_sink(nullptr, nullptr);
 }
 
-/* Whatever an earlier user left: a queue that has stopped at an error, and one whose pause it forgot. */
-static void test_takes_over(void **)
+/* The driver takes over queues of an earlier user: one stopped by an error, and a paused one. */
+static void test_takes_over_used_device(void **)
 {
 	for (const char *spec : faulty) {
 		std::unique_ptr<vfio::device> dev;
@@ -206,7 +206,7 @@ static void test_takes_over(void **)
 	}
 }
 
-/* Of another revision, with another BAR, or one that does not obey. */
+/* A device with another revision, another BAR size, or a fixed queue state. */
 class other_device final : public forwarding_device {
 public:
 	using forwarding_device::forwarding_device;
@@ -275,7 +275,7 @@ static void test_stop_that_fails(void **)
 	check_stop_that_fails();
 }
 
-/* The first channels have those that there are. */
+/* Only the first channels have interrupts. */
 static void test_few_interrupts(void **)
 {
 	for (u32 share : {1, 2}) {
@@ -296,7 +296,7 @@ static void test_few_interrupts(void **)
 	}
 }
 
-/* Keeps what the driver writes to the registers of channel 0 of a HIP08. */
+/* Records the register writes to channel 0 of a HIP08. */
 class recording_device final : public forwarding_device {
 public:
 	using forwarding_device::forwarding_device;
@@ -325,7 +325,7 @@ private:
 	std::vector<std::pair<u32, u32>> writes_;
 };
 
-/* However rarely completions are read, the queue never waits for space. The model writes one of each request. */
+/* The completion ring always has space, however rarely it is read. The model writes one entry for each request. */
 static void test_space_for_completions(void **)
 {
 	static constexpr u32 size = 16, entries = 4 * size;
@@ -336,7 +336,7 @@ static void test_space_for_completions(void **)
 	const size_t before = w->writes(hisi::q_sq_tail, hisi::q_cq_head).size();
 	auto gen = test::rng(3);
 	const request nops[size] = {};
-	u32 rung = 0, freed = 0, most = 0;
+	u32 submitted = 0, freed = 0, most = 0;
 
 	while (b.ch->posted < 1000) {
 		assert_false(until.passed());
@@ -346,12 +346,12 @@ static void test_space_for_completions(void **)
 	assert_true(b.await(b.ch->posted));
 	const auto all = w->writes(hisi::q_sq_tail, hisi::q_cq_head);
 	for (size_t i = before; i < all.size(); i++) {
-		u32 &sum = all[i].first == hisi::q_sq_tail ? rung : freed;
+		u32 &sum = all[i].first == hisi::q_sq_tail ? submitted : freed;
 
 		sum += (all[i].second - sum) % entries;
-		most = std::max(most, rung / 2 - freed);
+		most = std::max(most, submitted / 2 - freed);
 	}
-	assert_int_equal(rung, 2 * b.ch->posted);
+	assert_int_equal(submitted, 2 * b.ch->posted);
 	assert_in_range(most, size, 9 * size / 4);
 }
 
@@ -377,12 +377,12 @@ static void test_mask_of_interrupts(void **)
 		assert_true(writes()[before + i] == want[i]);
 }
 
-/* With a waiter they are raised; few may be missing, as the thread checks by itself, too. */
+/* With a waiter, interrupts are raised; a few may be missing, as the thread also polls. */
 static void test_interrupts_for_waiters(void **)
 {
 	for (const char *spec : faulty) {
 		ring_bench b(spec);
-		std::string said;
+		std::string report;
 		unsigned seen = 0;
 
 		assert_int_equal(b.inject("slow%1/10000+drop-irq@1000000"), 0);
@@ -390,15 +390,15 @@ static void test_interrupts_for_waiters(void **)
 			b.ch->ops->arm(b.ch, irq_waiter, b.ch->posted + 1);
 			b.run(copy(0, 4096, 64));
 		}
-		assert_int_equal(b.eng->transport().injected(&said), 0);
-		const char *at = strstr(said.c_str(), "drop-irq@1000000 seen ");
+		assert_int_equal(b.eng->transport().injected(&report), 0);
+		const char *at = strstr(report.c_str(), "drop-irq@1000000 seen ");
 		assert_non_null(at);
 		assert_int_equal(sscanf(at, "drop-irq@1000000 seen %u", &seen), 1);
 		assert_in_range(seen, 4, 8);
 	}
 }
 
-/* The model keeps the order without them. */
+/* The model keeps the order without fences: checks the submissions. */
 static void test_submissions_have_fences(void **)
 {
 	auto dev = std::make_unique<forwarding_device>("sim:model=hisi");
@@ -414,7 +414,7 @@ static void test_submissions_have_fences(void **)
 		assert_int_equal(sq[i].control & ~u32(hisi::sqe_interrupt), hisi::sqe_copy | hisi::sqe_fence);
 }
 
-/* It is no state in which a queue is paused, or reset. */
+/* A register that reads as ones does not count as a paused or reset queue. */
 static void test_registers_of_ones(void **)
 {
 	auto dev = std::make_unique<other_device>("sim:model=hisi");
@@ -448,8 +448,8 @@ int main()
 		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_restarts_anywhere_in_the_ring),
 		cmocka_unit_test(test_settings_of_the_device),
-		cmocka_unit_test(test_device_that_goes_on),
-		cmocka_unit_test(test_takes_over),
+		cmocka_unit_test(test_device_continues_after_error),
+		cmocka_unit_test(test_takes_over_used_device),
 		cmocka_unit_test(test_refuses_other_devices),
 		cmocka_unit_test(test_stop_that_fails),
 		cmocka_unit_test(test_few_interrupts),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The HiSilicon model by its registers, as drivers of others use them (driver/hw/hisi_regs.h has the sources). */
+/* The registers of the HiSilicon model, as foreign drivers use them (driver/hw/hisi_regs.h has the sources). */
 #include "tests/unit/sim/model_bench.h"
 
 #include "driver/hw/hisi_regs.h"
@@ -13,7 +13,7 @@ static constexpr u64 sq_at = 0, cq_at = 64 * KiB, data_at = MiB;
 static constexpr u32 depth = 32;
 static constexpr const char *both[] = {"sim:model=hisi:faults=", "sim:model=hisi-hip09:faults="};
 
-/* With rings of queue 0, unless said otherwise. */
+/* A bench with the rings of queue 0. */
 struct bench : model_bench {
 	explicit bench(const char *spec = both[0]) : model_bench(spec, vfio::region_bar2, vfio::irq_msi)
 	{
@@ -72,7 +72,7 @@ struct bench : model_bench {
 		sq[i % depth] = {sqe_copy | control, {}, len, iova + data_at + from, iova + data_at + to};
 	}
 	void ring(u32 tail, u32 queue = 0) { write(q_sq_tail, tail % depth, queue); }
-	/* The last submission that entries of the first round stand for, and its status; -1: none. */
+	/* The last submission in the completion ring before it wraps, and its status; -1: none. */
 	int last(u32 *status = nullptr)
 	{
 		int index = -1;
@@ -95,7 +95,7 @@ struct bench : model_bench {
 		while (last() != want)
 			assert_false(end.passed());
 	}
-	/* Of one submission, with the queue's interrupt. */
+	/* Runs one submission and returns its status. */
 	u32 status_of(const submission &s, u32 ctrl0 = 0)
 	{
 		u32 status = 0;
@@ -223,7 +223,7 @@ static void test_full_completion_ring(void **)
 	b.until(fsm_done);
 }
 
-/* One for each completion that requests it, whatever the status says, unless it is masked. */
+/* One interrupt for each completion that requests it, whatever the status register, unless masked. */
 static void test_interrupts(void **)
 {
 	for (const char *spec : both) {
@@ -250,7 +250,7 @@ static void test_interrupts(void **)
 		assert_int_equal(b.read(q_int_sts), int_done);
 		b.write(q_int_msk, 0);
 		assert_int_equal(b.signals(0, false), 0);
-		/* Each queue has its own. */
+		/* Each queue has its own vector. */
 		const u32 other = b.l->queues - 1;
 		b.start(0, 2 * depth, other);
 		b.ring(1, other);
@@ -289,7 +289,7 @@ static void test_errors(void **)
 		b.ring(1);
 		b.until(fsm_done);
 		assert_int_equal(b.signals(0, false), 0);
-		/* It goes on with the next, or not before a reset. */
+		/* The queue continues with the next submission; with abort set, only after a reset. */
 		for (u32 ctrl0 : {u32(0), b.l->ctrl0_abort}) {
 			u32 status = 0;
 
@@ -326,7 +326,7 @@ static void test_errors(void **)
 	}
 }
 
-/* What is paused or disabled completes what it began, and says so. */
+/* A paused or disabled queue completes what it has begun; the state shows it. */
 static void test_pause_and_reset(void **)
 {
 	for (const char *spec : both) {
@@ -351,7 +351,7 @@ static void test_pause_and_reset(void **)
 			assert_int_equal(b.last(), 19);
 			assert_true(reached < 20);
 		}
-		/* A reset leaves addresses and depths, as Linux has it. */
+		/* A queue reset keeps addresses and depths, as Linux expects. */
 		b.reset();
 		assert_int_equal(b.read(q_sq_sts), 0);
 		assert_int_equal(b.read(q_cq_tail), 0);
@@ -363,7 +363,7 @@ static void test_pause_and_reset(void **)
 		b.until(fsm_idle);
 		b.ring(2);
 		b.until_last(1);
-		/* That of the function leaves nothing. */
+		/* A function reset clears all. */
 		assert_int_equal(b.dev->reset(), 0);
 		assert_int_equal(b.read(q_sq_depth), 0);
 		assert_int_equal(b.state(), fsm_idle);
@@ -413,8 +413,8 @@ static void test_needs_bus_mastering(void **)
 	assert_int_equal(b.last(), 0);
 }
 
-/* Mistakes on demand, for the drivers of others to notice (tests/foreign). */
-static void test_mistakes(void **)
+/* Injected errors of the model, which foreign drivers must detect (tests/foreign). */
+static void test_injected_errors(void **)
 {
 	for (const char *spec : both) {
 		bench b(spec);
@@ -434,7 +434,7 @@ static void test_mistakes(void **)
 		b.ring(2);
 		b.until(fsm_done);
 		assert_int_equal(load_acquire(&b.cq[1].word) & cqe_index_mask, 0);
-		/* Reported twice, before and after its data. */
+		/* Completed twice: before and after the data is written. */
 		assert_int_equal(b.dev->inject("wrong@1/early"), 0);
 		b.copy(2, 8192, 0, 64);
 		b.bytes[data_at + 8192] = 0;
@@ -448,7 +448,7 @@ static void test_mistakes(void **)
 		b.until(fsm_done);
 		assert_int_equal(b.dev->inject("wrong@1/error"), 0);
 		assert_int_equal(b.status_of({sqe_copy, {}, 64, 0x5000, iova + data_at}), st_success);
-		/* A record that is skipped is covered by the next. */
+		/* The next record covers a skipped one. */
 		assert_int_equal(b.dev->inject("drop-record@1"), 0);
 		b.start();
 		b.ring(1);
@@ -479,7 +479,7 @@ static void test_settings(void **)
 
 /* ---- by messages -------------------------------------------------------------------------------------- */
 
-/* Bus mastering is switched off during an access of many messages: that in flight is the last. */
+/* Bus mastering is switched off during an access of many messages: only the message in flight is sent. */
 static void test_last_message(void **)
 {
 	message_bench b(sim::model_kind::hisi);
@@ -497,11 +497,11 @@ static void test_last_message(void **)
 		assert_int_equal(b.client.region_write(vfio::region_bar2, reg, &value, sizeof(value)), 0);
 	memcpy(b.local.data + sq_at, &s, sizeof(s));
 	b.start(vfio::region_bar2, q_sq_tail, &one, sizeof(one));
-	b.stop_in_a_write();
-	while ((b.get_only(q_fsm, vfio::region_bar2) & fsm_mask) != fsm_halt)
+	b.stop_during_write();
+	while ((b.read_without_access(q_fsm, vfio::region_bar2) & fsm_mask) != fsm_halt)
 		sched_yield();
-	/* A reply to it would be behind anything that came meanwhile. */
-	assert_int_equal(b.get_only(q_fsm, vfio::region_bar2) & fsm_mask, fsm_halt);
+	/* The reply would come after any other message of the model. */
+	assert_int_equal(b.read_without_access(q_fsm, vfio::region_bar2) & fsm_mask, fsm_halt);
 }
 
 int main()
@@ -515,7 +515,7 @@ int main()
 		cmocka_unit_test(test_pause_and_reset),
 		cmocka_unit_test(test_hang),
 		cmocka_unit_test(test_needs_bus_mastering),
-		cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_injected_errors),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_last_message),
 	};

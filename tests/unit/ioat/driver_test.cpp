@@ -50,7 +50,7 @@ static void test_vector_is_lost_by_a_reset(void **)
 	assert_null(strstr(said.c_str(), "drop-irq@1000000 seen 0"));
 }
 
-/* The model keeps the order without them. */
+/* The model keeps the order without fences: checks the descriptors. */
 static void test_descriptors_have_fences(void **)
 {
 	auto dev = std::make_unique<forwarding_device>("sim:model=ioat");
@@ -78,7 +78,7 @@ static void test_relaxed_ordering_is_off(void **)
 	check_relaxed_ordering_is_off();
 }
 
-/* All ids of the table, and none beside them. */
+/* All ids of the table, and no others. */
 static void test_ids(void **)
 {
 	check_ids({0x3c20, 0x3c2f, 0x0e27, 0x2f2e, 0x6f20, 0x6f2f, 0x6f50, 0x6f53, 0x0c50, 0x0c53, 0x2021, 0x0b00},

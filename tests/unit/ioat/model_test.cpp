@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The I/OAT model by its registers, as drivers of others use them (driver/hw/ioat_regs.h has the sources). */
+/* The registers of the I/OAT model, as foreign drivers use them (driver/hw/ioat_regs.h has the sources). */
 #include "tests/unit/sim/model_bench.h"
 
 #include "driver/hw/ioat_regs.h"
@@ -11,7 +11,7 @@ using namespace usdma::test;
 static constexpr u64 ring_at = 0, cmp_at = 64 * KiB, data_at = MiB;
 static constexpr u16 ctrl_run = ctrl_int_rearm | ctrl_err_int | ctrl_err_completion | ctrl_any_err_abort;
 
-/* With a ring of linked descriptors. */
+/* A bench with a ring of linked descriptors. */
 struct bench : model_bench {
 	explicit bench(const char *spec = "sim:model=ioat:faults=") : model_bench(spec)
 	{
@@ -57,7 +57,7 @@ struct bench : model_bench {
 		ring[i] = {len, control, iova + data_at + from, iova + data_at + to, at(i + 1), {}};
 	}
 	void count(u16 n, u32 ch = 0) { put<u16>(chan_base(ch) + chan_dmacount, n); }
-	/* Runs one descriptor that fails: CHANERR, cleared. */
+	/* Runs a descriptor that fails; returns CHANERR and clears it. */
 	u32 error_of(const descriptor &d)
 	{
 		start();
@@ -139,7 +139,7 @@ static void test_counter_wraps(void **)
 	}
 }
 
-/* One interrupt for each rearm, whatever completes. */
+/* One interrupt for each rearm, however many descriptors complete. */
 static void test_interrupts(void **)
 {
 	bench b("sim:model=ioat:channels=2");
@@ -159,7 +159,7 @@ static void test_interrupts(void **)
 	b.count(7);
 	b.until(sts_idle);
 	assert_int_equal(b.signals(0, true), 1);
-	/* The second channel has its own vector; or all share the first, which is gated. */
+	/* The second channel has its own vector; with INTRCTRL, all share the first one. */
 	b.start(0, 1);
 	b.count(1, 1);
 	b.until(sts_idle, 1);
@@ -187,7 +187,7 @@ static void test_errors(void **)
 	assert_int_equal(b.error_of({0, desc_null, 0, 0, b.at(1), {}}), err_length);
 	assert_int_equal(b.error_of({MiB + 1, 0, good, good, b.at(1), {}}), err_length);
 	assert_int_equal(b.error_of({64, 0x55u << desc_op_shift, good, good, b.at(1), {}}), err_control);
-	/* What it writes about it: the last one that completed, and an interrupt. */
+	/* The error record: the last completed descriptor, and an interrupt. */
 	b.signals(0, false);
 	b.start();
 	b.copy(0, 0, 4096, 64);
@@ -198,7 +198,7 @@ static void test_errors(void **)
 	assert_int_equal(b.signals(0, true), 1);
 	assert_int_equal(load_acquire(b.cmp), b.at(0) | sts_halted);
 	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), b.at(0) | sts_halted);
-	/* A chain address does not arm it before the error is cleared. */
+	/* Writing a chain address does not arm the channel before the error is cleared. */
 	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(2));
 	assert_int_equal(b.state(), sts_halted);
 	b.put<u32>(chan_base(0) + chan_err, err_write_data);
@@ -209,7 +209,7 @@ static void test_errors(void **)
 	b.count(1);
 	b.until(sts_idle);
 	assert_int_equal(load_acquire(b.cmp), b.at(2) | sts_idle);
-	/* Addresses of the chain and of the completion. */
+	/* Invalid addresses of the chain and of the completion. */
 	b.reset();
 	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(0) + 8);
 	b.count(1);
@@ -245,7 +245,7 @@ static void test_suspend_resume_reset(void **)
 	b.put<u8>(chan_base(0) + chan_cmd, cmd_resume);
 	b.until(sts_idle);
 	assert_int_equal(load_acquire(b.cmp), b.at(99) | sts_idle);
-	/* From idle and armed, too; a new chain starts the counts anew. */
+	/* Also from idle and armed; a new chain clears the count. */
 	b.put<u8>(chan_base(0) + chan_cmd, cmd_suspend);
 	b.until(sts_suspended);
 	b.put<u64>(chan_base(0) + chan_chainaddr, b.at(7));
@@ -254,7 +254,7 @@ static void test_suspend_resume_reset(void **)
 	b.count(1);
 	b.until(sts_idle);
 	assert_int_equal(load_acquire(b.cmp), b.at(7) | sts_idle);
-	/* A reset in the middle; settings stay, the completed address does not. */
+	/* A reset during a chain keeps the settings, but not the completed address. */
 	b.start();
 	assert_int_equal(b.dev->inject("slow%1/1000"), 0);
 	b.count(100);
@@ -262,7 +262,7 @@ static void test_suspend_resume_reset(void **)
 	b.until(sts_halted);
 	assert_int_equal(b.get<u64>(chan_base(0) + chan_sts), sts_halted);
 	assert_int_equal(b.get<u64>(chan_base(0) + chan_cmp), iova + cmp_at);
-	/* The function: nothing stays. */
+	/* A function reset clears all. */
 	assert_int_equal(b.dev->reset(), 0);
 	assert_int_equal(b.get<u64>(chan_base(0) + chan_cmp), 0);
 	assert_int_equal(b.get<u8>(reg_intrctrl), 0);
@@ -345,7 +345,7 @@ static void test_parity(void **)
 				if (op == op_pq)
 					assert_int_equal(b.bytes[q_at + at], q);
 			}
-			/* Validation: equal, and with one bit of P, then of Q, wrong. */
+			/* Validation: correct data, then one wrong bit in P, then in Q. */
 			b.start();
 			put_raid(b, 0, check, n, len, s, iova + p_at, iova + q_at);
 			b.count(slots);
@@ -355,7 +355,7 @@ static void test_parity(void **)
 			b.count(slots);
 			b.until(sts_halted);
 			assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_xor_p);
-			/* Masked, it only goes on. */
+			/* If the error is masked, the chain continues. */
 			b.put<u32>(chan_base(0) + chan_errmask, err_xor_p);
 			b.start();
 			b.count(slots);
@@ -394,7 +394,7 @@ static void test_needs_bus_mastering(void **)
 	assert_int_equal(b.get<u32>(chan_base(0) + chan_err), err_next_address | err_completion_address);
 	assert_int_equal(b.signals(0, false), 0);
 	assert_int_equal(load_acquire(b.cmp), 0);
-	/* In the middle of a chain: nothing comes after the reply to the write. */
+	/* During a chain: no access comes after the reply to the write. */
 	assert_int_equal(vfio::config_bus_master(*b.dev, true), 0);
 	b.start();
 	for (unsigned i = 0; i < 200; i++)
@@ -414,8 +414,8 @@ static void test_needs_bus_mastering(void **)
 	assert_int_equal(b.signals(0, false), 0);
 }
 
-/* Mistakes on demand, for the drivers of others to notice (tests/foreign). */
-static void test_mistakes(void **)
+/* Injected errors of the model, which foreign drivers must detect (tests/foreign). */
+static void test_injected_errors(void **)
 {
 	bench b;
 	const u32 run = desc_completion | desc_interrupt;
@@ -434,7 +434,7 @@ static void test_mistakes(void **)
 	b.count(3);
 	b.until(sts_idle);
 	assert_int_equal(load_acquire(b.cmp), b.at(1) | sts_idle);
-	/* Reported twice, before and after its data. */
+	/* Completed twice: before and after the data is written. */
 	assert_int_equal(b.dev->inject("wrong@1/early"), 0);
 	b.copy(3, 8192, 0, 64, run);
 	store_release(b.cmp, u64(0));
@@ -446,7 +446,7 @@ static void test_mistakes(void **)
 	assert_int_equal(b.bytes[data_at + 8192], 0x11);
 	assert_int_equal(b.dev->inject("wrong@1/error"), 0);
 	assert_int_equal(b.error_of({64, 0, 0x5000, iova + data_at, b.at(1), {}}), err_write_data);
-	/* Until it is set again. */
+	/* The vector works after it is set again. */
 	assert_int_equal(b.dev->inject("wrong@1/vector"), 0);
 	b.signals(0, false);
 	b.start();
@@ -484,7 +484,7 @@ static void test_settings(void **)
 	for (const char *spec :
 	     {"sim:faults=wrong@1/length", "sim:model=cbdma", "sim:model=ioat-3.4", "sim:model=ioat:channels=5"})
 		assert_int_equal(dma::open_device(spec, &dev), -EINVAL);
-	/* As long as it runs, too; a rule of another kind may have the word. */
+	/* Also while it runs; other rules may contain the word. */
 	assert_int_equal(dma::open_device("sim:mem=1M:faults=reply@1000/wrong-id", &dev), 0);
 	assert_int_equal(dev->inject("reply@1000/wrong-id+wrong@1/length"), -EINVAL);
 	assert_non_null(strstr(error_text(), "I/OAT"));
@@ -492,7 +492,7 @@ static void test_settings(void **)
 
 /* ---- by messages -------------------------------------------------------------------------------------- */
 
-/* Bus mastering is switched off during an access of many messages: that in flight is the last. */
+/* Bus mastering is switched off during an access of many messages: only the message in flight is sent. */
 static void test_last_message(void **)
 {
 	static constexpr u32 base = chan_base(0);
@@ -509,11 +509,11 @@ static void test_last_message(void **)
 	b.client.put<u64>(base + chan_chainaddr, iova + ring_at);
 	memcpy(b.local.data + ring_at, &d, sizeof(d));
 	b.start(vfio::region_bar0, base + chan_dmacount, &one, sizeof(one));
-	b.stop_in_a_write();
-	while ((b.get_only(base + chan_sts) & sts_mask) != sts_halted)
+	b.stop_during_write();
+	while ((b.read_without_access(base + chan_sts) & sts_mask) != sts_halted)
 		sched_yield();
-	/* A reply to it would be behind anything that came meanwhile. */
-	assert_int_equal(b.get_only(base + chan_sts) & sts_mask, sts_halted);
+	/* The reply would come after any other message of the model. */
+	assert_int_equal(b.read_without_access(base + chan_sts) & sts_mask, sts_halted);
 }
 
 int main()
@@ -528,7 +528,7 @@ int main()
 		cmocka_unit_test(test_parity),
 		cmocka_unit_test(test_in_use),
 		cmocka_unit_test(test_needs_bus_mastering),
-		cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_injected_errors),
 		cmocka_unit_test(test_unmapped_memory_is_not_touched),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_last_message),

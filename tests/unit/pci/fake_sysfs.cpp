@@ -92,7 +92,7 @@ static std::string line_of(const std::string &path)
 	return text;
 }
 
-/* fd: a pipe, open for both directions, so that it never is at its end. */
+/* fd: a pipe, open in both directions, so that reads never return end of file. */
 void fake_sysfs::serve(int fd, bool probe)
 {
 	char buf[address_length];
@@ -117,7 +117,7 @@ void fake_sysfs::run_kernel()
 {
 	const std::string probe = sys() + "/bus/pci/drivers_probe";
 
-	/* One pipe for all drivers' unbind files. */
+	/* One pipe for the unbind files of all drivers. */
 	release_path_ = root_ + "/release";
 	if (mkfifo(probe.c_str(), 0600) || mkfifo(release_path_.c_str(), 0600))
 		abort();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A little /sys and /dev of our own in a temporary directory. */
+/* A small /sys and /dev in a temporary directory. */
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ public:
 
 	void file(const std::string &path, const std::string &text);
 	void link(const std::string &path, const std::string &target);
-	/* A function with ids, in an IOMMU group (-1: none), at a driver ("": none). */
+	/* Adds a function with ids, an IOMMU group (-1: none) and a driver ("": none). */
 	void add(const std::string &addr, int group, const std::string &driver);
 	void add_driver(const std::string &name);
-	/* Plays the kernel: serves drivers_probe and unbind until the end. */
+	/* Acts as the kernel: serves drivers_probe and unbind until the end of the test. */
 	void run_kernel();
 
 private:

@@ -82,7 +82,7 @@ static void test_functions(void **)
 	assert_int_equal(list(s.sys() + "/nothing", &all), -ENOENT);
 }
 
-/* VFIO makes a group of its own for what no IOMMU has: that is none. */
+/* A group that VFIO creates for a device without an IOMMU does not translate. */
 static void test_groups_that_translate(void **)
 {
 	fake_sysfs s;
@@ -159,7 +159,7 @@ static void test_capabilities(void **)
 	assert_int_equal(caps[4].offset, 0x200);
 	assert_int_equal(capabilities(config_with_caps(256), &caps), 0);
 	assert_int_equal(caps.size(), 3);
-	/* What a plain user may read ends before the first capability. */
+	/* An unprivileged user can read only 64 bytes, before the first capability. */
 	std::vector<u8> head = config_with_caps(256);
 
 	head.resize(64);
@@ -185,13 +185,13 @@ static void test_hostile_capabilities(void **)
 	c = config_with_caps(4096);
 	c[0x202] = 0x01, c[0x203] = 0x10; /* back to 0x100 */
 	assert_int_equal(capabilities(c, &caps), -EPROTO);
-	c[0x202] = 0x01, c[0x203] = 0x04; /* into the plain ones */
+	c[0x202] = 0x01, c[0x203] = 0x04; /* into the standard capabilities */
 	assert_int_equal(capabilities(c, &caps), -EPROTO);
 	std::fill(c.begin() + 0x100, c.end(), u8(0xff));
 	assert_int_equal(capabilities(c, &caps), 0);
 }
 
-/* Whatever a device answers, the walk ends and stays inside. */
+/* With random contents the walk terminates and stays in bounds. */
 static void test_random_capabilities(void **)
 {
 	auto gen = test::rng(1);
@@ -228,7 +228,7 @@ static void test_bind(void **)
 	assert_int_equal(read_function(s.sys(), a, &f), 0);
 	assert_string_equal(f.driver.c_str(), "vfio-pci");
 	assert_string_equal(f.driver_override.c_str(), "vfio-pci");
-	/* Again: nothing to do. */
+	/* A second bind has no effect. */
 	assert_int_equal(bind(s.sys(), a, "vfio-pci"), 0);
 	assert_int_equal(unbind(s.sys(), a, "e1000e"), 0);
 	assert_int_equal(read_function(s.sys(), a, &f), 0);

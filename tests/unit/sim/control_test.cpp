@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waits, stop, resume, disable, interrupts, sleep and wake, and memory taken away in flight. */
+/* Waits, stop, resume, disable, interrupts, sleep and wake, and memory unmapped during an access. */
 #include "tests/unit/sim/rig.h"
 
 #include "driver/dma/registry.h"
@@ -44,7 +44,7 @@ static descriptor write_word(u64 address, u64 value)
 }
 
 /* Waits until the engine has begun the descriptor. */
-static void begun(rig &r, const chan &c, u64 seq)
+static void wait_begun(rig &r, const chan &c, u64 seq)
 {
 	const deadline until = deadline::in_ms(wait_ms);
 
@@ -62,7 +62,7 @@ static void test_wait_two_channels(void **)
 	for (u64 round = 1; round < 200; round++) {
 		first.put_ready(wait_for(iova, round));
 		const u64 before = first.completed();
-		begun(r, first, first.posted);
+		wait_begun(r, first, first.posted);
 		assert_int_equal(before, first.posted - 1);
 		second.put_ready(write_word(iova, round));
 		assert_true(first.done(first.posted));
@@ -73,7 +73,7 @@ static void test_wait_two_channels(void **)
 	first.put_ready(write_word(iova + 16, 1));
 	second.put(wait_for(iova + 16, 1));
 	second.put_ready(write_word(iova + 24, 7));
-	begun(r, second, second.posted - 1);
+	wait_begun(r, second, second.posted - 1);
 	store_release(reinterpret_cast<u64 *>(a.data + 8), u64(1));
 	assert_true(second.done(second.posted));
 	assert_int_equal(load_acquire(reinterpret_cast<u64 *>(a.data + 24)), 7);
@@ -82,7 +82,7 @@ static void test_wait_two_channels(void **)
 	r.drop(a);
 }
 
-/* A channel that waits for its turn says that all it has begun has ended. */
+/* A channel that waits for its turn has reported all that it completed before. */
 static void test_record_between_turns(void **)
 {
 	sim::config cfg = rig::small();
@@ -92,16 +92,16 @@ static void test_record_between_turns(void **)
 	cfg.latency_us = 300'000;
 	rig r(cfg);
 	chan first(r, 0), second(r, 1);
-	/* Its bytes are a turn's. */
+	/* One fills a turn. */
 	const descriptor large = make_copy(space::device, mem_base, space::device, mem_base + 2 * MiB, MiB);
 
 	first.put(large);
 	first.put_ready(large);
-	begun(r, first, 1);
+	wait_begun(r, first, 1);
 	second.put_ready(make_copy(space::device, mem_base, space::device, mem_base + 64, 64));
-	begun(r, second, 1);
-	/* A record that comes by messages is sent when the one before it has been received. */
-	assert_true(r.far ? first.done(1) : first.completed() >= 1);
+	wait_begun(r, second, 1);
+	/* By messages, a record is sent only after the reply to the previous one. */
+	assert_true(r.remote_rings ? first.done(1) : first.completed() >= 1);
 	assert_true(first.done(2));
 }
 
@@ -141,7 +141,7 @@ static void test_stop_resume(void **)
 	ch.put(nop());
 	ch.put(wait_for(iova, 1));
 	ch.put_ready(nop());
-	begun(r, ch, 2);
+	wait_begun(r, ch, 2);
 	ch.command(chan_cmd_stop);
 	assert_int_equal(load_acquire(&ch.status->record.state), dma::state_halted);
 	assert_int_equal(ch.status->record.reason, u32(fault_reason::stopped));
@@ -162,7 +162,7 @@ static void test_stop_resume(void **)
 	r.drop(a);
 }
 
-/* A copy at a trickle is stopped within it, starts anew on resume, and is cut off by disable. */
+/* A slow copy is stopped in the middle, restarts on resume, and is aborted by disable. */
 static void test_stop_long_copy(void **)
 {
 	sim::config cfg = rig::small();
@@ -173,7 +173,7 @@ static void test_stop_long_copy(void **)
 	chan ch(r, 0);
 
 	ch.put_ready(make_copy(space::host, iova, space::device, mem_base, size));
-	begun(r, ch, 1);
+	wait_begun(r, ch, 1);
 	ch.command(chan_cmd_stop);
 	assert_int_equal(load_acquire(&ch.status->record.state), dma::state_halted);
 	assert_int_equal(ch.completed(), 0);
@@ -185,8 +185,8 @@ static void test_stop_long_copy(void **)
 	r.drop(a);
 }
 
-/* Stopped and resumed again and again within it, each element is reduced once. */
-static void stop_within_reduce(const sim::config &cfg, reach how, u64 len, unsigned least)
+/* A reduction that is stopped and resumed many times reduces each element once. */
+static void stop_during_reduce(const sim::config &cfg, reach how, u64 len, unsigned least)
 {
 	unsigned within = 0;
 	rig r(cfg, how);
@@ -201,7 +201,7 @@ static void stop_within_reduce(const sim::config &cfg, reach how, u64 len, unsig
 		d.op = u8(opcode::reduce);
 		d.arg = dma::reduce_arg(dma::element::u8, dma::reduce_op::sum);
 		const u64 seq = ch.put_ready(d);
-		begun(r, ch, seq);
+		wait_begun(r, ch, seq);
 		for (unsigned i = 0; i < 20; i++) {
 			ch.command(chan_cmd_stop);
 			within += ch.completed() < seq;
@@ -221,13 +221,13 @@ static void test_stop_reduce(void **)
 	sim::config slow = rig::small();
 
 	slow.rate = 16 * MiB;
-	stop_within_reduce(rig::small(), reach::file, 8 * MiB, 20);
-	stop_within_reduce(rig::small(), reach::messages, MiB, 20);
-	stop_within_reduce(slow, reach::file, 128 * KiB, 20); /* it has run, and takes its time */
+	stop_during_reduce(rig::small(), reach::file, 8 * MiB, 20);
+	stop_during_reduce(rig::small(), reach::messages, MiB, 20);
+	stop_during_reduce(slow, reach::file, 128 * KiB, 20); /* stopped in the delay after the operation */
 }
 
-/* After disable the status block, the ring and the data belong to the driver alone. */
-static void test_disable_silence(void **)
+/* After disable the device does not write the status block, the ring and the data. */
+static void test_no_access_after_disable(void **)
 {
 	rig r;
 	host_area a = r.make(iova, size);
@@ -238,7 +238,7 @@ static void test_disable_silence(void **)
 
 		for (unsigned i = 0; i < 40; i++)
 			ch.put(make_copy(space::host, iova, space::host, iova + MiB, 64 * KiB));
-		ch.ring_bell();
+		ch.ring_doorbell();
 		ch.command(chan_cmd_disable);
 		memcpy(&before, ch.status, sizeof(before));
 		memset(a.data, int(round), 2 * MiB);
@@ -264,25 +264,25 @@ static void test_arm(void **)
 			assert_int_equal(take_irq(ch.irq[slot].get(), wait_ms), 1);
 			assert_in_range(ch.completed(), seq, seq);
 		}
-		/* The same number is worth one interrupt. */
+		/* One interrupt for each armed number. */
 		ch.put_ready(nop());
 		assert_true(ch.done(ch.posted));
 		ch.command(chan_cmd_stop);
 		assert_int_equal(take_irq(ch.irq[slot].get(), 0), 0);
-		/* But again after a resume: a halt may have taken the one that was for it. */
+		/* It is raised again after a resume, as a halt may have used it. */
 		ch.command(chan_cmd_resume);
 		ch.wake();
 		assert_int_equal(take_irq(ch.irq[slot].get(), wait_ms), 1);
 		ch.arm(slot, arm_none);
 	}
-	/* Armed behind what will ever come, and then halted: raised as well. */
+	/* Armed for a number that is never reached: a halt raises it. */
 	ch.arm(0, ch.posted + 100);
 	descriptor bad = nop();
 	bad.op = 99;
 	ch.put_ready(bad);
 	assert_int_equal(take_irq(ch.irq[0].get(), wait_ms), 1);
 	assert_int_equal(load_acquire(&ch.status->record.state), dma::state_halted);
-	/* Armed when halted already. */
+	/* Armed while halted. */
 	ch.arm(1, ch.posted + 100);
 	ch.wake();
 	assert_int_equal(take_irq(ch.irq[1].get(), wait_ms), 1);
@@ -297,22 +297,22 @@ static void test_coalescing(void **)
 
 	each.put_ready(nop(dma::flag_interrupt));
 	assert_int_equal(take_irq(each.irq[1].get(), wait_ms), 1);
-	/* Behind a wait, so that all of them are there when the first one runs. */
+	/* After a wait, so that all are posted when the first one runs. */
 	few.put(wait_for(iova, 1));
 	timed.put(wait_for(iova, 1));
 	for (unsigned i = 0; i < 25; i++)
 		few.put(nop(dma::flag_interrupt));
 	for (unsigned i = 0; i < 3; i++)
 		timed.put(nop(dma::flag_interrupt));
-	few.ring_bell();
-	timed.ring_bell();
+	few.ring_doorbell();
+	timed.ring_doorbell();
 	store_release(reinterpret_cast<u64 *>(a.data), u64(1));
 	assert_true(few.done(26));
-	/* Two full tens, and the rest when the ring is dry. */
+	/* Two groups of ten, and the rest when the ring is empty. */
 	few.command(chan_cmd_disable);
-	const u64 rung = take_irq(few.irq[1].get(), wait_ms);
-	/* Each waits for the record: where that comes by messages, one may stand for all. */
-	assert_in_range(rung, r.far ? 1 : 3, 3);
+	const u64 raised = take_irq(few.irq[1].get(), wait_ms);
+	/* Each follows the record: if that is sent by messages, one interrupt may replace several. */
+	assert_in_range(raised, r.remote_rings ? 1 : 3, 3);
 	assert_int_equal(take_irq(timed.irq[1].get(), wait_ms), 1);
 	assert_int_equal(timed.completed(), 4);
 	r.drop(a);
@@ -327,13 +327,13 @@ static u64 cpu_ns()
 	       u64(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
-static void asleep(chan &c)
+static void wait_asleep(chan &c)
 {
 	const deadline until = deadline::in_ms(wait_ms);
 
 	bool seen = false;
 
-	/* Seen once: naps end, and are begun again. */
+	/* Once is enough: sleeps are short and repeated. */
 	while (!(seen = load_acquire(&c.status->asleep)) && !until.passed())
 		sched_yield();
 	assert_true(seen);
@@ -346,22 +346,22 @@ static void test_sleep_wake(void **)
 
 	for (unsigned i = 0; i < 200; i++) {
 		if (i % 2)
-			asleep(ch);
+			wait_asleep(ch);
 		ch.put_ready(nop());
 		assert_true(ch.done(ch.posted));
 	}
 	/* By a register write instead of the eventfd. */
-	asleep(ch);
+	wait_asleep(ch);
 	ch.put(nop());
 	r.write64(chan_doorbell(0) + doorbell_tail, ch.posted);
 	assert_true(ch.done(ch.posted));
-	asleep(ch);
+	wait_asleep(ch);
 	ch.put(nop());
 	store_fence(reinterpret_cast<u64 *>(ch.doorbell.data() + doorbell_tail), ch.posted);
 	r.write32(chan_ctrl(0) + chan_wake, 1);
 	assert_true(ch.done(ch.posted));
-	/* Asleep is asleep: over 200 ms the whole process spends next to nothing. */
-	asleep(ch);
+	/* A sleeping engine uses almost no CPU time in 200 ms. */
+	wait_asleep(ch);
 	const u64 before = cpu_ns();
 	const timespec nap = {0, 200 * 1000 * 1000};
 	nanosleep(&nap, nullptr);
@@ -380,16 +380,16 @@ static void test_unmap_while_copying(void **)
 
 			for (unsigned i = 0; i < 8; i++)
 				ch.put(make_copy(space::host, iova, space::device, mem_base, size));
-			ch.ring_bell();
+			ch.ring_doorbell();
 			if (round % 2)
-				begun(r, ch, ch.posted - 5);
-			/* On return it is unused: the mapping goes with it, and a late access would be a crash. */
+				wait_begun(r, ch, ch.posted - 5);
+			/* Also unmaps the memory from this process: a late access would crash. */
 			r.drop(a);
 			while (ch.completed() < ch.posted) {
 				if (load_acquire(&ch.status->record.state) != dma::state_halted)
 					continue;
-				/* By messages it is the client who refuses. */
-				if (!r.far || ch.status->record.reason != u32(fault_reason::transfer))
+				/* By messages, the client refuses the access. */
+				if (!r.remote_rings || ch.status->record.reason != u32(fault_reason::transfer))
 					assert_int_equal(ch.status->record.reason, u32(fault_reason::src_unmapped));
 				faults++;
 				ch.command(chan_cmd_resume);
@@ -399,7 +399,7 @@ static void test_unmap_while_copying(void **)
 	}
 }
 
-/* The ring itself goes: the channel ends, and nothing else does. */
+/* The ring is unmapped: only its channel is in error. */
 static void test_unmap_ring(void **)
 {
 	rig r;
@@ -413,7 +413,7 @@ static void test_unmap_ring(void **)
 	while (ch.state() != chan_state_error && !until.passed())
 		sched_yield();
 	assert_int_equal(ch.state(), chan_state_error);
-	ch.area = r.make_near(ch.area.iova + MiB, 4096);
+	ch.area = r.make_ring_area(ch.area.iova + MiB, 4096);
 }
 
 static void test_bad_setup(void **)
@@ -439,11 +439,11 @@ static void test_bad_setup(void **)
 		r.write32(page + chan_command, chan_cmd_enable);
 		assert_int_equal(r.read32(page + chan_state), c.state);
 		r.write32(page + chan_command, chan_cmd_disable);
-		while (r.far && r.read32(page + chan_state) == chan_state_stopping) {
+		while (r.remote_rings && r.read32(page + chan_state) == chan_state_stopping) {
 		}
 		assert_int_equal(r.read32(page + chan_state), chan_state_off);
 	}
-	/* Neither without bus mastering nor without the device's own switch. */
+	/* Enable needs bus mastering and the device's enable bit. */
 	r.write64(page + chan_ring_base, iova + 4096);
 	r.write64(page + chan_record, iova);
 	r.write32(page + chan_ring_order, 6);
@@ -457,37 +457,37 @@ static void test_bad_setup(void **)
 	r.drop(a);
 }
 
-/* Holds an engine up within a descriptor for as long as the test likes. */
+/* Blocks an engine in a descriptor until the test releases it. */
 struct gate final : sim::faults {
 	u64 delay_ns(u32, u64) override
 	{
 		std::unique_lock guard(lock);
 
 		inside = true;
-		moved.notify_all();
-		moved.wait(guard, [this] { return open; });
+		changed.notify_all();
+		changed.wait(guard, [this] { return open; });
 		return 0;
 	}
 	void wait_inside()
 	{
 		std::unique_lock guard(lock);
 
-		moved.wait(guard, [this] { return inside; });
+		changed.wait(guard, [this] { return inside; });
 	}
-	void release_now()
+	void release()
 	{
 		std::lock_guard guard(lock);
 
 		open = true;
-		moved.notify_all();
+		changed.notify_all();
 	}
 
 	std::mutex lock;
-	std::condition_variable moved;
+	std::condition_variable changed;
 	bool inside = false, open = false;
 };
 
-/* A command that an engine has not taken in time is still to come: until then nothing that it uses can be changed. */
+/* A command that timed out is still executed later: until then the set-up of its channel cannot be changed. */
 static void test_late_command(void **)
 {
 	sim::config cfg = rig::small();
@@ -514,9 +514,9 @@ static void test_late_command(void **)
 	assert_int_equal(write(page + chan_record, iova + 8), -EBUSY);
 	assert_int_equal(write(page + chan_command, enable), -EBUSY);
 	assert_int_equal(write(chan_ctrl(2) + chan_command, u32(chan_cmd_stop)), -EBUSY);
-	g.release_now();
+	g.release();
 	assert_true(busy.done(1));
-	/* Behind the late one, which has been carried out as it was given. */
+	/* The late command was executed with its original set-up. */
 	const deadline until = deadline::in_ms(wait_ms);
 	while (r.read32(page + chan_state) != chan_state_running && !until.passed())
 		sched_yield();
@@ -545,7 +545,7 @@ static void test_reset(void **)
 	}
 }
 
-/* The place of a capability in configuration space. */
+/* The offset of a capability in configuration space. */
 static u8 find_capability(rig &r, u8 id)
 {
 	u8 at = 0, head[2];
@@ -572,7 +572,7 @@ static void put_config16(rig &r, unsigned at, u16 v)
 	assert_int_equal(r.dev->region_write(vfio::region_config, at, &v, sizeof(v)), 0);
 }
 
-/* By the function's own configuration space: a function-level reset (PCI Express 7.8.4), and D3hot to D0. */
+/* Resets through configuration space: a function-level reset (PCI Express 7.8.4), and D3hot to D0. */
 static void test_config_reset(void **)
 {
 	for (bool flr : {true, false}) {
@@ -582,8 +582,8 @@ static void test_config_reset(void **)
 			 msix = find_capability(r, 0x11);
 
 		assert_true(express && power && msix);
-		assert_int_equal(config16(r, express + 6) >> 12 & 1, 1); /* can be reset so */
-		assert_int_equal(config16(r, power + 4) & 8, 0);         /* D3hot forgets */
+		assert_int_equal(config16(r, express + 6) >> 12 & 1, 1); /* FLR capability */
+		assert_int_equal(config16(r, power + 4) & 8, 0);         /* No_Soft_Reset is clear */
 		put_config16(r, msix + 2, 0x8000);
 		ch.put_ready(nop());
 		assert_true(ch.done(1));
@@ -592,7 +592,7 @@ static void test_config_reset(void **)
 			assert_int_equal(config16(r, express + 8) & 0x8000, 0);
 		} else {
 			put_config16(r, power + 4, 3);
-			/* Without power it reaches no memory. */
+			/* In D3hot it accesses no memory. */
 			assert_int_equal(ch.state(), chan_state_off);
 			ch.command(chan_cmd_enable);
 			assert_int_equal(ch.state(), chan_state_error);
@@ -640,7 +640,7 @@ static void test_registers(void **)
 	assert_int_equal(id, pci_vendor | u32(pci_device) << 16);
 }
 
-/* Copies that have something of their own are the engines' alone. */
+/* With a rate, a latency or a timing, only the engines may copy: the memory is not reported as cached. */
 static void test_memory_is_not_cached(void **)
 {
 	sim::config slow = rig::small(), late = rig::small(), timed = rig::small();
@@ -727,7 +727,7 @@ int main()
 		cmocka_unit_test(test_stop_resume),
 		cmocka_unit_test(test_stop_long_copy),
 		cmocka_unit_test(test_stop_reduce),
-		cmocka_unit_test(test_disable_silence),
+		cmocka_unit_test(test_no_access_after_disable),
 		cmocka_unit_test(test_arm),
 		cmocka_unit_test(test_coalescing),
 		cmocka_unit_test(test_sleep_wake),

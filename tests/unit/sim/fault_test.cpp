@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every reason to fail, and that nothing is touched and nobody else disturbed then. */
+/* Every fault reason: a failed descriptor writes nothing, and other channels are not affected. */
 #include "tests/support/sanitizer.h"
 #include "tests/unit/sim/rig.h"
 
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-TEST_TSAN_SUPPRESSIONS(TEST_MOVES_IN_ANY_ORDER)
+TEST_TSAN_SUPPRESSIONS(TEST_UNORDERED_COPIES)
 
 using namespace usdma;
 using namespace usdma::test;
@@ -31,7 +31,7 @@ struct bench {
 	}
 	void expect(const descriptor &d, fault_reason want, u64 address)
 	{
-		/* Before run resumes, the record keeps the address; it stays there after. */
+		/* The record retains the address after run has resumed. */
 		assert_int_equal(ch.run(d), want);
 		if (want != fault_reason::none)
 			assert_int_equal(ch.status->record.fault_address, address);
@@ -42,7 +42,7 @@ struct bench {
 	host_area rw, ro, wo;
 };
 
-/* Of this process. */
+/* The number of mappings of this process. */
 static size_t mappings()
 {
 	std::ifstream in("/proc/self/maps");
@@ -74,7 +74,7 @@ static void test_addresses(void **)
 	b.expect(host_to_host(iova, ~u64(0) - 3, 4 * MiB), fault_reason::src_denied, iova + 2 * size);
 	b.expect(host_to_host(iova + 2 * size, iova, 64), fault_reason::src_denied, iova + 2 * size);
 	b.expect(host_to_host(iova, iova + size, 64), fault_reason::dst_denied, iova + size);
-	/* The first byte that is wrong, not the first of the range. */
+	/* The fault address is the first invalid byte, not the start of the range. */
 	b.expect(host_to_host(iova + 2 * size - 32, iova, 64), fault_reason::src_denied, iova + 2 * size);
 	b.expect(host_to_host(iova + 64, iova + size - 32, 64), fault_reason::dst_denied, iova + size);
 	b.expect(make_copy(space::device, mem_base - 1, space::host, iova, 8), fault_reason::src_unmapped,
@@ -84,7 +84,7 @@ static void test_addresses(void **)
 	b.expect(make_copy(space::host, iova, space::device, mem_end - 4, 4), fault_reason::none, 0);
 }
 
-/* Nothing may have been written when a later byte is out of bounds. */
+/* If a later byte is out of bounds, nothing is written at all. */
 static void test_checked_before_touched(void **)
 {
 	bench b;
@@ -216,7 +216,7 @@ static void test_indirect(void **)
 	ind.src = iova;
 	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
 	b.expect(d, fault_reason::src_unmapped, iova);
-	d.arg = dma::indirect_host; /* the same address in the other space: found; a device address there is not */
+	d.arg = dma::indirect_host; /* the block is in device memory, its addresses are in host memory */
 	ind.src = mem_base;
 	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
 	b.expect(d, fault_reason::src_unmapped, mem_base);
@@ -238,7 +238,7 @@ static void test_bad_tag(void **)
 	bench b;
 
 	b.ch.posted++;
-	b.ch.ring_bell();
+	b.ch.ring_doorbell();
 	assert_true(b.ch.halted());
 	assert_int_equal(b.ch.status->record.reason, u32(fault_reason::bad_tag));
 	assert_int_equal(b.ch.status->record.fault_seq, 1);
@@ -246,8 +246,8 @@ static void test_bad_tag(void **)
 	b.expect(host_to_host(iova, iova + 4096, 64), fault_reason::none, 0);
 }
 
-/* One channel fails over and over while its neighbours, on the same engine and on the other, copy. */
-static void test_neighbours(void **)
+/* One channel fails repeatedly while others, on the same engine and on another, copy. */
+static void test_other_channels(void **)
 {
 	bench b;
 	chan same(b.r, 2), other(b.r, 1);
@@ -262,8 +262,8 @@ static void test_neighbours(void **)
 	assert_int_equal(same.status->record.state, dma::state_running);
 }
 
-/* What was asked for by a test, and what a hook may hold up. */
-struct on_demand final : sim::faults {
+/* Faults injected by the test: a fault, a hang, lost interrupts and a refused mapping. */
+struct injected_faults final : sim::faults {
 	fault_reason descriptor(u32, u64 seq, u64, u64 *address) override
 	{
 		*address = 0x1234;
@@ -276,9 +276,9 @@ struct on_demand final : sim::faults {
 	u32 hung = 1;
 };
 
-static void test_on_demand(void **)
+static void test_injected_faults(void **)
 {
-	on_demand f;
+	injected_faults f;
 	rig r(rig::small(), reach::file, &f);
 	chan ch(r, 0);
 	vfio::dma_area refused;
@@ -299,8 +299,8 @@ static void test_on_demand(void **)
 	assert_int_equal(r.dev->dma_map(refused), -ENOMEM);
 }
 
-/* A client that does not answer DMA_READ the way it should is a failed transfer: here, memory that it took back. */
-static void test_remote_gone(void **)
+/* Access rights are also checked for memory that is reached by messages. */
+static void test_remote_access_rights(void **)
 {
 	bench b(reach::messages);
 
@@ -309,7 +309,7 @@ static void test_remote_gone(void **)
 	b.expect(host_to_host(iova + 2 * size, iova, 512), fault_reason::src_denied, iova + 2 * size);
 }
 
-static void cut_ring(chan &ch)
+static void truncate_ring(chan &ch)
 {
 	const deadline until = deadline::in_ms(wait_ms);
 
@@ -320,8 +320,8 @@ static void cut_ring(chan &ch)
 	assert_int_equal(ch.state(), sdma::chan_state_error);
 }
 
-/* A client that cuts its own file short hurts itself only: all of that file is dead, for good, and nothing else. */
-static void test_file_cut_short(void **)
+/* If a client truncates its file, accesses to that file fail until it is mapped again; nothing else fails. */
+static void test_truncated_file(void **)
 {
 	bench b(reach::file);
 	chan other(b.r, 1);
@@ -330,7 +330,7 @@ static void test_file_cut_short(void **)
 	assert_int_equal(ftruncate(b.rw.fd.get(), 4096), 0);
 	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer, mem_base);
 	b.expect(make_copy(space::device, mem_base, space::host, iova + 8192, 64), fault_reason::transfer, iova + 8192);
-	/* Nor later, at the same place or another, although it would be there again. */
+	/* Accesses fail at any offset, also after the file has grown again. */
 	assert_int_equal(ftruncate(b.rw.fd.get(), size), 0);
 	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer,
 		 iova + 8192);
@@ -340,11 +340,11 @@ static void test_file_cut_short(void **)
 	assert_int_equal(other.run(make_copy(space::device, mem_base, space::device, mem_base + 8192, 64)),
 			 fault_reason::none);
 	b.expect(make_copy(space::host, iova + size, space::device, mem_base, 64), fault_reason::none, 0);
-	/* A ring that goes takes its channel along. */
-	if (!b.r.far)
-		cut_ring(other);
+	/* A truncated ring puts its channel in error. */
+	if (!b.r.remote_rings)
+		truncate_ring(other);
 	b.expect(make_copy(space::device, mem_base, space::host, iova + 2 * size, 64), fault_reason::none, 0);
-	/* Given again, it is what it was. */
+	/* Mapped again, it works. */
 	assert_int_equal(b.r.dev->dma_unmap(iova, size), 0);
 	vfio::dma_area again;
 	again.iova = iova;
@@ -355,35 +355,35 @@ static void test_file_cut_short(void **)
 	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::none, 0);
 }
 
-/* What goes on to an area that is there has met the one that is not. */
-static void test_cut_short_in_part(void **)
+/* A descriptor over a truncated area and an intact one fails; one in the intact area does not. */
+static void test_partly_truncated_range(void **)
 {
 	static constexpr u64 half = 256 * KiB, at = u64(1) << 36; /* a slice */
 	bench b(reach::file);
-	host_area gone = b.r.make(at, half), here = b.r.make(at + half, half);
+	host_area truncated = b.r.make(at, half), intact = b.r.make(at + half, half);
 	descriptor rows = with(opcode::copy_2d, make_copy(space::host, at + half - 4096, space::device, mem_base, 64));
 
 	assert_int_equal(sim::guard_bus_errors(), 0);
 	rows.height = 4;
 	rows.a = rows.b = 4096;
 	assert_int_equal(b.ch.run(rows), fault_reason::none);
-	assert_int_equal(ftruncate(gone.fd.get(), 0), 0);
+	assert_int_equal(ftruncate(truncated.fd.get(), 0), 0);
 	assert_int_equal(b.ch.run(make_copy(space::host, at, space::device, mem_base, 2 * half)),
 			 fault_reason::transfer);
 	assert_int_equal(b.ch.run(make_copy(space::host, at + half, space::device, mem_base, half)),
 			 fault_reason::none);
 	assert_int_equal(b.ch.run(rows), fault_reason::transfer);
-	b.r.drop(gone);
-	gone = b.r.make(at, half);
+	b.r.drop(truncated);
+	truncated = b.r.make(at, half);
 	assert_int_equal(b.ch.run(rows), fault_reason::none);
-	assert_int_equal(ftruncate(gone.fd.get(), 0), 0);
+	assert_int_equal(ftruncate(truncated.fd.get(), 0), 0);
 	assert_int_equal(b.ch.run(rows), fault_reason::transfer);
-	b.r.drop(gone);
-	b.r.drop(here);
+	b.r.drop(truncated);
+	b.r.drop(intact);
 }
 
-/* One descriptor over very many pages that are not there: one mapping takes the place of one. */
-static void test_cut_short_everywhere(void **)
+/* One descriptor over very many truncated pages: the server replaces the mapping once, not for each page. */
+static void test_many_truncated_pages(void **)
 {
 	static constexpr u64 large = 256 * MiB;
 	bench b(reach::file);
@@ -400,7 +400,7 @@ static void test_cut_short_everywhere(void **)
 	assert_int_equal(b.ch.run(d), fault_reason::transfer);
 	assert_int_equal(b.ch.run(d), fault_reason::transfer);
 	assert_in_range(mappings(), 0, before + 8);
-	/* What stands beside it in this process is as it was. */
+	/* Other mappings of this process are unchanged. */
 	b.expect(host_to_host(iova, iova + 4096, 64), fault_reason::none, 0);
 	for (unsigned i = 1; i < 16; i++)
 		assert_int_equal(b.r.mem()[i], 0x3c);
@@ -418,12 +418,12 @@ int main()
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_indirect),
 		cmocka_unit_test(test_bad_tag),
-		cmocka_unit_test(test_neighbours),
-		cmocka_unit_test(test_on_demand),
-		cmocka_unit_test(test_remote_gone),
-		cmocka_unit_test(test_file_cut_short),
-		cmocka_unit_test(test_cut_short_in_part),
-		cmocka_unit_test(test_cut_short_everywhere),
+		cmocka_unit_test(test_other_channels),
+		cmocka_unit_test(test_injected_faults),
+		cmocka_unit_test(test_remote_access_rights),
+		cmocka_unit_test(test_truncated_file),
+		cmocka_unit_test(test_partly_truncated_range),
+		cmocka_unit_test(test_many_truncated_pages),
 	};
 
 	return cmocka_run_group_tests_name("sim_faults", tests, nullptr, nullptr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The client's memory as a guest behind a virtual IOMMU maps it: by single pages from anywhere, unmapped in blocks. */
+/* The client's memory as a guest with a virtual IOMMU maps it: scattered single pages, unmapped in blocks. */
 #include "tests/support/level.h"
 #include "tests/support/membarrier.h"
 #include "tests/support/raw_client.h"
@@ -23,9 +23,9 @@ using namespace usdma::test;
 using namespace usdma::sdma;
 
 static constexpr u64 page = 4096;
-static constexpr u32 both_ways = vfio::dma_read | vfio::dma_write;
+static constexpr u32 read_write = vfio::dma_read | vfio::dma_write;
 
-/* A guest's memory: one file, from which pages are given in any order. */
+/* A guest's memory: one file, whose pages are mapped in random order. */
 struct guest {
 	guest(rig &rg, u64 n, u64 stream = 1) : r(rg), pages(n), order(n)
 	{
@@ -38,8 +38,8 @@ struct guest {
 			order[i] = i;
 		std::shuffle(order.begin(), order.end(), gen);
 	}
-	/* The k-th page that is given lies at iova. */
-	int give(u64 iova, u64 k, u32 prot = both_ways)
+	/* Maps the k-th page of the random order at iova. */
+	int map_page(u64 iova, u64 k, u32 prot = read_write)
 	{
 		vfio::dma_area a;
 
@@ -51,13 +51,13 @@ struct guest {
 		a.prot = prot;
 		return r.dev->dma_map(a);
 	}
-	void give_run(u64 iova, u64 k, u64 n)
+	void map_pages(u64 iova, u64 k, u64 n)
 	{
 		for (u64 i = 0; i < n; i++)
-			assert_int_equal(give(iova + i * page, k + i), 0);
+			assert_int_equal(map_page(iova + i * page, k + i), 0);
 	}
 	u8 *at(u64 k) { return map.data() + order[k] * page; }
-	/* What is at iova + off of a run that began with page k. */
+	/* The address of offset off in pages that were mapped from page k on. */
 	u8 *at(u64 k, u64 off) { return at(k + off / page) + off % page; }
 
 	rig &r;
@@ -76,15 +76,15 @@ static size_t mappings()
 
 /* ---- rings ------------------------------------------------------------------------------------------- */
 
-/* A channel whose ring begins anywhere in a run of scattered pages, its record over the edge of two. */
+/* A channel whose ring begins in the middle of a page, in scattered pages; its record crosses a page border. */
 struct scattered {
 	static constexpr u64 iova = 0x500000000, record = iova + page - 64, ring_iova = iova + 3 * page + 1024;
 
-	scattered(guest &gst, u32 i, u64 k0, u32 ord) : g(gst), index(i), order(ord), k(k0)
+	scattered(guest &memory, u32 i, u64 k0, u32 ord) : g(memory), index(i), order(ord), k(k0)
 	{
 		const u64 ctrl = chan_ctrl(index);
 
-		g.give_run(iova, k, 4 + (size() * sizeof(descriptor)) / page + 1);
+		g.map_pages(iova, k, 4 + (size() * sizeof(descriptor)) / page + 1);
 		for (u64 n = 0; n < size(); n++)
 			*reinterpret_cast<u32 *>(slot(n)) = u32(n ^ 1);
 		g.r.write64(ctrl + chan_ring_base, ring_iova);
@@ -96,7 +96,7 @@ struct scattered {
 	u64 size() const { return u64(1) << order; }
 	u8 *slot(u64 n) { return g.at(k, ring_iova - iova + (n & (size() - 1)) * sizeof(descriptor)); }
 	u32 state() { return g.r.read32(chan_ctrl(index) + chan_state); }
-	/* 0 completed: in the first of the two pages. */
+	/* The number is in the first page of the record. */
 	u64 completed() { return load_acquire(reinterpret_cast<u64 *>(g.at(k, record - iova))); }
 	void run(descriptor d)
 	{
@@ -126,7 +126,7 @@ static descriptor write_word(u64 address, u64 value)
 	return d;
 }
 
-/* Over all of the ring and round it, while other pages come and go. */
+/* Runs through all of the ring and past its wrap, while other pages are mapped and unmapped. */
 static void test_scattered_ring(void **)
 {
 	for (u32 order : {2, 6, 9}) {
@@ -136,12 +136,12 @@ static void test_scattered_ring(void **)
 		const u64 data = 0x600000000;
 
 		assert_int_equal(ch.state(), chan_state_running);
-		assert_int_equal(g.give(data, 60), 0);
+		assert_int_equal(g.map_page(data, 60), 0);
 		for (u64 i = 1; i <= 2 * ch.size() + 5; i++) {
 			ch.run(write_word(data + i % 512 * 8, i));
 			assert_int_equal(*reinterpret_cast<u64 *>(g.at(60) + i % 512 * 8), i);
 			if (i % 7 == 0)
-				assert_int_equal(g.give(0x700000000, 61), 0);
+				assert_int_equal(g.map_page(0x700000000, 61), 0);
 			if (i % 7 == 3 && i > 7)
 				assert_int_equal(r.dev->dma_unmap(0x700000000, page), 0);
 		}
@@ -150,8 +150,8 @@ static void test_scattered_ring(void **)
 }
 
 /*
- * A page of the ring that is taken back ends the channel; another in its place, unseen in between, is not the
- * old one.
+ * If a page of the ring is unmapped, the channel is in error.  If another page is mapped there before the engine
+ * notices, the old page is not read.
  */
 static void test_ring_page_replaced(void **)
 {
@@ -172,20 +172,20 @@ static void test_ring_page_replaced(void **)
 			assert_int_equal(ch.state(), chan_state_error);
 			continue;
 		}
-		/* The same descriptors stand in a page of another file. */
+		/* A page of another file has the same descriptors. */
 		memcpy(second.at(0), g.at(k), page);
-		assert_int_equal(second.give(middle, 0), 0);
+		assert_int_equal(second.map_page(middle, 0), 0);
 		memset(g.at(k), 0xee, page);
 		if (ch.state() != chan_state_running)
-			continue; /* the engine was awake, and saw it go */
+			continue; /* the engine was awake and noticed it */
 		std::swap(g.order[k], g.order[63]);
-		u8 *const theirs = second.at(0);
+		u8 *const new_page = second.at(0);
 		for (u64 i = 2; i < 60 && ch.state() == chan_state_running; i++) {
 			descriptor d = write_word(scattered::iova + 2 * page, i);
 			const u64 off = scattered::ring_iova - scattered::iova + i * sizeof(d);
 
 			d.tag = u32(i);
-			memcpy(off / page == k ? theirs + off % page : ch.g.at(0, off), &d, sizeof(d));
+			memcpy(off / page == k ? new_page + off % page : ch.g.at(0, off), &d, sizeof(d));
 			r.write64(chan_doorbell(1) + doorbell_tail, i);
 			while (ch.completed() < i && ch.state() == chan_state_running && !until.passed())
 				sched_yield();
@@ -194,8 +194,8 @@ static void test_ring_page_replaced(void **)
 	}
 }
 
-/* By the engine, which polls the ring, and by nobody else. */
-static void test_ring_cut_short(void **)
+/* The engine that polls a truncated ring puts the channel in error. */
+static void test_ring_truncated(void **)
 {
 	rig r(rig::small(), reach::file);
 	guest g(r, 64);
@@ -212,7 +212,7 @@ static void test_ring_cut_short(void **)
 	assert_int_equal(ch.state(), chan_state_error);
 }
 
-static void test_ring_with_a_gap(void **)
+static void test_ring_page_missing(void **)
 {
 	rig r(rig::small(), reach::file);
 	guest g(r, 64);
@@ -230,26 +230,26 @@ static void test_ring_with_a_gap(void **)
 	};
 	vfio::dma_area anonymous;
 
-	g.give_run(iova, 0, 8);
+	g.map_pages(iova, 0, 8);
 	assert_int_equal(state(iova + page, 6), chan_state_running);
 	assert_int_equal(state(iova + 7 * page, 6), chan_state_running);
 	assert_int_equal(state(iova + 7 * page + 64, 6), chan_state_error);
-	assert_int_equal(g.give(iova + 9 * page, 20), 0);
+	assert_int_equal(g.map_page(iova + 9 * page, 20), 0);
 	assert_int_equal(state(iova + 7 * page, 7), chan_state_error); /* page 8 is missing */
-	assert_int_equal(g.give(iova + 8 * page, 21, vfio::dma_write), 0);
-	assert_int_equal(state(iova + 7 * page, 7), chan_state_error); /* it may not be read */
+	assert_int_equal(g.map_page(iova + 8 * page, 21, vfio::dma_write), 0);
+	assert_int_equal(state(iova + 7 * page, 7), chan_state_error); /* it is write-only */
 	assert_int_equal(r.dev->dma_unmap(iova + 8 * page, page), 0);
 	anonymous.iova = iova + 8 * page;
 	anonymous.size = page;
 	anonymous.vaddr = g.at(22);
 	assert_int_equal(r.dev->dma_map(anonymous), 0);
 	assert_int_equal(state(iova + 7 * page, 7),
-			 chan_state_running); /* it is reached by messages: then so is all of the ring */
+			 chan_state_running); /* by messages: all of the ring is then read by messages */
 }
 
 /* ---- unmapping ----------------------------------------------------------------------------------------- */
 
-/* What a virtual IOMMU does: 512 pages mapped one by one, unmapped at once, mapped again from elsewhere. */
+/* As a virtual IOMMU: 512 pages are mapped one by one, unmapped at once, and replaced by others. */
 struct blocks_of_pages {
 	static constexpr u64 n = 512, iova = 0x40000000, ring = 0x30000000;
 
@@ -267,7 +267,7 @@ struct blocks_of_pages {
 			order[i] = i;
 		std::shuffle(order.begin(), order.end(), gen);
 	}
-	void give(u64 at, u64 k, u64 count)
+	void map_pages(u64 at, u64 k, u64 count)
 	{
 		for (u64 i = 0; i < count; i++)
 			assert_int_equal(client.map(at + i * page, page, guest.fd.get(), order[k + i] * page), 0);
@@ -283,7 +283,7 @@ struct blocks_of_pages {
 		d.dst = dst;
 		d.len = len;
 		const u64 seq = channel->put(d);
-		channel->ring_bell();
+		channel->ring_doorbell();
 		assert_true(channel->done(seq));
 		if (channel->completed() == seq)
 			return fault_reason::none;
@@ -299,20 +299,20 @@ struct blocks_of_pages {
 	std::unique_ptr<raw_channel> channel;
 };
 
-static void test_unmap_a_block(void **)
+static void test_unmap_block(void **)
 {
 	blocks_of_pages b;
 	static constexpr u64 n = b.n, iova = b.iova;
 
-	b.give(iova - page, n - 1, 1);
-	b.give(iova, 0, n);
-	b.give(iova + n * page, n, 1);
+	b.map_pages(iova - page, n - 1, 1);
+	b.map_pages(iova, 0, n);
+	b.map_pages(iova + n * page, n, 1);
 	assert_int_equal(b.fill(iova, n * page), fault_reason::none);
 	assert_int_equal(b.client.unmap(iova + page / 2, n * page), EINVAL);
 	assert_int_equal(b.client.unmap(iova, n * page - page / 2), EINVAL);
 	assert_int_equal(b.fill(iova, n * page), fault_reason::none);
 	assert_int_equal(b.client.unmap(iova, n * page), 0);
-	/* Nothing of it is reachable, and all that stands beside it is. */
+	/* The unmapped pages are not accessible; the pages before and after them are. */
 	memset(b.guest.data, 0x11, 3 * n * page);
 	for (u64 i : {u64(0), u64(1), n / 2, n - 1})
 		assert_int_equal(b.fill(iova + i * page, page), fault_reason::dst_unmapped);
@@ -321,8 +321,8 @@ static void test_unmap_a_block(void **)
 	for (u64 k = 0; k < 3 * n; k++)
 		assert_int_equal(b.at(k)[0], k == n - 1 || k == n ? 0x5a : 0x11);
 	assert_int_equal(b.client.unmap(iova, n * page), ENOENT);
-	/* Again, with other pages. */
-	b.give(iova, 2 * n, n);
+	/* Mapped again, with other pages. */
+	b.map_pages(iova, 2 * n, n);
 	assert_int_equal(b.fill(iova, n * page), fault_reason::none);
 	for (u64 k = 2 * n; k < 3 * n; k++)
 		assert_int_equal(b.at(k)[page - 1], 0x5a);
@@ -330,8 +330,8 @@ static void test_unmap_a_block(void **)
 	assert_int_equal(b.fill(iova + n * page, page), fault_reason::dst_unmapped);
 }
 
-/* Pages go back in blocks while the device copies, and are the owner's then: a foreign byte never changes. */
-static void test_pages_go_back_under_copies(void **)
+/* Pages are unmapped in blocks while the device writes them: it writes no byte after unmap has returned. */
+static void test_unmap_during_writes(void **)
 {
 	blocks_of_pages b;
 	static constexpr u64 n = b.n, iova = b.iova;
@@ -339,7 +339,7 @@ static void test_pages_go_back_under_copies(void **)
 
 	for (unsigned round = 0; round < 30 * scale(); round++) {
 		std::shuffle(b.order.begin(), b.order.end(), gen);
-		b.give(iova, 0, n);
+		b.map_pages(iova, 0, n);
 		descriptor d = {};
 		d.op = u8(opcode::fill);
 		d.arg = 1;
@@ -348,11 +348,11 @@ static void test_pages_go_back_under_copies(void **)
 		d.len = n * page;
 		for (unsigned i = 0; i < 8; i++)
 			b.channel->put(d);
-		b.channel->ring_bell();
+		b.channel->ring_doorbell();
 		assert_true(b.channel->begun(b.channel->posted - gen() % 8));
 		assert_int_equal(b.client.unmap(iova, n * page), 0);
 		memset(b.guest.data, 0x11, 3 * n * page);
-		/* Each of the rest fails. */
+		/* The remaining descriptors fail. */
 		while (b.channel->completed() < b.channel->posted)
 			if (load_acquire(&b.channel->status->record.state) == dma::state_halted)
 				b.channel->command(chan_cmd_resume);
@@ -361,7 +361,7 @@ static void test_pages_go_back_under_copies(void **)
 	}
 }
 
-/* Refused while the device serves: engines are waited for all the same. */
+/* If membarrier is refused after the start, unmap still waits for the engines. */
 static void test_membarrier_refused_later(void **)
 {
 	if (!asym_barrier_ready() || !can_refuse_calls())
@@ -374,7 +374,7 @@ static void test_membarrier_refused_later(void **)
 		sim::dma_reader reader(space.needs_fences());
 		bool right = !space.add_reader(&reader) && forbid_membarrier();
 
-		right = right && !space.map(0, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
+		right = right && !space.map(0, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
 		std::thread engine([&] {
 			for (reader.enter(); space.count();)
 				reader.pass();
@@ -389,7 +389,7 @@ static void test_membarrier_refused_later(void **)
 	assert_int_equal(status, 0);
 }
 
-/* ---- many ------------------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------------------- */
 
 static u64 resident()
 {
@@ -401,7 +401,7 @@ static u64 resident()
 }
 
 /*
- * Gigabytes of one file in pages of 4 KiB, from last to first so that no two lie side by side: one mapping for each
+ * Gigabytes of one file in pages of 4 KiB, from last to first so that no two are adjacent: one mapping for each
  * GiB. (USDMA_TEST_SCALE=8: 8 GiB, 2 Mi areas.)
  */
 static void test_gigabytes_of_pages(void **)
@@ -415,7 +415,7 @@ static void test_gigabytes_of_pages(void **)
 
 	assert_int_equal(ftruncate(fd.get(), off_t(n * page)), 0);
 	for (u64 i = 0; i < n; i++) {
-		const int err = space.map((u64(1) << 40) + i * page, page, both_ways,
+		const int err = space.map((u64(1) << 40) + i * page, page, read_write,
 					  unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), (n - 1 - i) * page);
 
 		if (err)
@@ -423,7 +423,7 @@ static void test_gigabytes_of_pages(void **)
 		assert_int_equal(err, 0);
 	}
 	assert_int_equal(space.count(), n);
-	/* A sanitizer maps for the lists. */
+	/* A sanitizer has mappings for the lists. */
 	assert_in_range(mappings(), maps, maps + (test::sanitized ? 512 : 16));
 	const u64 mapped = now_ns();
 	assert_true(space.find((u64(1) << 40) + 5 * page + 7, &w));
@@ -439,8 +439,8 @@ static void test_gigabytes_of_pages(void **)
 	assert_int_equal(st.st_blocks, 0);
 }
 
-/* What is known of areas is bounded, wherever they lie. */
-static void test_book_keeping_is_bounded(void **)
+/* The memory for the records of areas is limited. */
+static void test_area_records_limited(void **)
 {
 	sim::dma_bounds most;
 	const unique_fd fd(memfd_create("guest", MFD_CLOEXEC));
@@ -451,16 +451,16 @@ static void test_book_keeping_is_bounded(void **)
 	sim::dma_space space(most);
 	assert_int_equal(ftruncate(fd.get(), page), 0);
 	for (; !err && n < 100000; n++)
-		err = space.map(n << 30, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
+		err = space.map(n << 30, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
 	assert_int_equal(err, -ENOSPC);
 	assert_true(n > 1000);
-	/* What is given back makes room. */
+	/* An unmapped area makes space for a new one. */
 	assert_int_equal(space.unmap(0, page), 0);
-	assert_int_equal(space.map(0, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0), 0);
+	assert_int_equal(space.map(0, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0), 0);
 }
 
-/* Thousands of files, each with its piece; then no more, and the first again once it was given back. */
-static void test_pieces_are_bounded(void **)
+/* The number of mapped pieces of files is limited; unmapped ones are closed. */
+static void test_file_pieces_limited(void **)
 {
 	sim::dma_bounds most;
 	int err = 0;
@@ -472,18 +472,18 @@ static void test_pieces_are_bounded(void **)
 		const unique_fd fd(memfd_create("one of many", MFD_CLOEXEC));
 
 		assert_int_equal(ftruncate(fd.get(), page), 0);
-		err = space.map(n * page, page, both_ways, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
+		err = space.map(n * page, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
 	}
 	assert_int_equal(n, 1501);
 	assert_int_equal(err, -ENOSPC);
 	assert_int_equal(space.unmap(0, 1500 * page), 0);
 	const unsigned fds = open_fds();
-	assert_in_range(fds, 0, 64); /* none is kept */
+	assert_in_range(fds, 0, 64); /* all are closed */
 }
 
-/* ---- what is mapped ------------------------------------------------------------------------------------------ */
+/* ---- kinds of files ------------------------------------------------------------------------------------------ */
 
-static int try_map(sim::dma_space &space, int fd, u32 prot = both_ways, u64 size = page)
+static int try_map(sim::dma_space &space, int fd, u32 prot = read_write, u64 size = page)
 {
 	const int err = space.map(u64(1) << 30, size, prot, unique_fd(fcntl(fd, F_DUPFD_CLOEXEC, 3)), 0);
 
@@ -492,7 +492,7 @@ static int try_map(sim::dma_space &space, int fd, u32 prot = both_ways, u64 size
 
 static void test_kinds_of_files(void **)
 {
-	char name[] = "/var/tmp/usdma-memory-XXXXXX"; /* not of memory, as /tmp may be */
+	char name[] = "/var/tmp/usdma-memory-XXXXXX"; /* on a disk; /tmp may be in memory */
 	const unique_fd disk(mkstemp(name)), readable(open(name, O_RDONLY | O_CLOEXEC)),
 		path(open(name, O_PATH | O_CLOEXEC));
 	const unique_fd folder(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
@@ -503,13 +503,13 @@ static void test_kinds_of_files(void **)
 		memory_path(open(again.c_str(), O_PATH | O_CLOEXEC));
 	const unique_fd memory_wo(open(again.c_str(), O_WRONLY | O_CLOEXEC));
 	sim::dma_bounds any;
-	int ends[2];
+	int pipe_fds[2];
 
 	any.files.any_file = true;
 	assert_int_equal(ftruncate(disk.get(), page), 0);
 	assert_int_equal(ftruncate(memory.get(), page), 0);
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	const unique_fd in(ends[0]), out(ends[1]);
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+	const unique_fd in(pipe_fds[0]), out(pipe_fds[1]);
 	sim::dma_space strict{sim::dma_bounds()}, lenient(any);
 
 	for (sim::dma_space *s : {&strict, &lenient}) {
@@ -520,13 +520,13 @@ static void test_kinds_of_files(void **)
 		assert_int_equal(try_map(*s, memory_ro.get()), -EACCES);
 		assert_int_equal(try_map(*s, memory_wo.get()), -EACCES);
 		assert_int_equal(try_map(*s, memory_ro.get(), vfio::dma_read), 0);
-		assert_int_equal(try_map(*s, memory.get(), both_ways, 2 * page), -EINVAL);
+		assert_int_equal(try_map(*s, memory.get(), read_write, 2 * page), -EINVAL);
 	}
-	if (fcntl(disk.get(), F_GET_SEALS) < 0) /* else /var/tmp is memory here */
+	if (fcntl(disk.get(), F_GET_SEALS) < 0) /* else /var/tmp is in memory */
 		assert_int_equal(try_map(strict, disk.get()), -EINVAL);
 	assert_int_equal(try_map(lenient, disk.get()), 0);
-	/* One that may be written was mapped for writing: that is not the right of one that may not. */
-	assert_int_equal(strict.map(0, page, both_ways, unique_fd(fcntl(memory.get(), F_DUPFD_CLOEXEC, 3)), 0), 0);
+	/* After a writable descriptor was mapped, a read-only one of the same file is still refused for writing. */
+	assert_int_equal(strict.map(0, page, read_write, unique_fd(fcntl(memory.get(), F_DUPFD_CLOEXEC, 3)), 0), 0);
 	assert_int_equal(try_map(strict, memory_ro.get()), -EACCES);
 	assert_int_equal(try_map(strict, memory_ro.get(), vfio::dma_read), 0);
 	unlink(name);
@@ -540,8 +540,8 @@ static u64 blocks(int fd)
 	return u64(st.st_blocks);
 }
 
-/* Mapping a file of holes brings none of its pages in, and what is there is there at once. */
-static void test_holes_stay_holes(void **)
+/* Mapping a sparse file allocates no pages; its data can be read at once. */
+static void test_sparse_file_stays_sparse(void **)
 {
 	static constexpr u64 size = 64 * MiB;
 	rig r(rig::small(), reach::file);
@@ -567,10 +567,10 @@ static void test_holes_stay_holes(void **)
 	assert_int_equal(blocks(fd.get()), before);
 }
 
-/* A file that grew: what is new can be mapped as well. */
-static void test_file_that_grows(void **)
+/* The new part of a file that has grown can be mapped. */
+static void test_growing_file(void **)
 {
-	const u64 step = os_page_size(); /* what the test maps */
+	const u64 step = os_page_size(); /* the test maps single pages */
 	rig r(rig::small(), reach::file);
 	const unique_fd fd(memfd_create("growing", MFD_CLOEXEC));
 	chan ch(r, 0);
@@ -598,17 +598,17 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_scattered_ring),
 		cmocka_unit_test(test_ring_page_replaced),
-		cmocka_unit_test(test_ring_cut_short),
-		cmocka_unit_test(test_ring_with_a_gap),
-		cmocka_unit_test(test_unmap_a_block),
-		cmocka_unit_test(test_pages_go_back_under_copies),
+		cmocka_unit_test(test_ring_truncated),
+		cmocka_unit_test(test_ring_page_missing),
+		cmocka_unit_test(test_unmap_block),
+		cmocka_unit_test(test_unmap_during_writes),
 		cmocka_unit_test(test_membarrier_refused_later),
 		cmocka_unit_test(test_gigabytes_of_pages),
-		cmocka_unit_test(test_book_keeping_is_bounded),
-		cmocka_unit_test(test_pieces_are_bounded),
+		cmocka_unit_test(test_area_records_limited),
+		cmocka_unit_test(test_file_pieces_limited),
 		cmocka_unit_test(test_kinds_of_files),
-		cmocka_unit_test(test_holes_stay_holes),
-		cmocka_unit_test(test_file_that_grows),
+		cmocka_unit_test(test_sparse_file_stays_sparse),
+		cmocka_unit_test(test_growing_file),
 	};
 
 	return cmocka_run_group_tests_name("sim_memory", tests, nullptr, nullptr);

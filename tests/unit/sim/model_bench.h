@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A client of a model that works with its registers, as drivers of others do: with memory, and nothing set up yet. */
+/* A client that uses the registers of a model, as foreign drivers do: memory is mapped, nothing else is set up. */
 #pragma once
 
 #include "tests/support/raw_client.h"
@@ -26,7 +26,7 @@ inline constexpr u64 iova = 0x100000000, size = 4 * MiB, patience = 60000;
 struct model_bench {
 	static constexpr unsigned most_vectors = 32;
 
-	/* bar: with the registers; irq_type: of the interrupts. */
+	/* bar: of the registers; irq_type: of the interrupts. */
 	explicit model_bench(const char *spec, unsigned bar_ = vfio::region_bar0, unsigned irq_type = vfio::irq_msix)
 		: bar(bar_)
 	{
@@ -78,7 +78,7 @@ struct model_bench {
 };
 
 /*
- * A client of raw messages, some of whose memory the model maps, and whose other memory, without a file, it reaches by
+ * A client of raw messages: the model maps the memory `local`, and accesses the memory `remote`, which has no file, by
  * messages.
  */
 struct message_bench {
@@ -123,7 +123,7 @@ struct message_bench {
 	{
 		send(proto::command::region_write, region, at, data, len, proto::flag_no_reply);
 	}
-	vfio::user_message hear()
+	vfio::user_message receive()
 	{
 		vfio::user_message m;
 
@@ -141,23 +141,23 @@ struct message_bench {
 	void set_irqs(const proto::irq_set_head &h, const std::vector<int> &fds = {})
 	{
 		assert_true(client.say(proto::command::device_set_irqs, &h, sizeof(h), fds));
-		assert_int_equal(hear().head.error, 0);
+		assert_int_equal(receive().head.error, 0);
 	}
-	/* A register; fails if the model accesses memory meanwhile. */
-	u64 get_only(u32 reg, u32 region = vfio::region_bar0)
+	/* Reads a register; fails if the model accesses memory before the reply. */
+	u64 read_without_access(u32 reg, u32 region = vfio::region_bar0)
 	{
 		u64 value;
 
 		send(proto::command::region_read, region, reg, nullptr, sizeof(value), 0);
-		const vfio::user_message m = hear();
+		const vfio::user_message m = receive();
 		assert_int_equal(m.head.flags & proto::flag_type_mask, proto::type_reply);
 		memcpy(&value, m.body.data() + sizeof(proto::region_access_head), sizeof(value));
 		return value;
 	}
 	/* Bus mastering is switched off during a write of many messages: the reply to the first is the last access. */
-	void stop_in_a_write()
+	void stop_during_write()
 	{
-		const vfio::user_message first = hear();
+		const vfio::user_message first = receive();
 
 		assert_int_equal(first.head.cmd, int(proto::command::dma_write));
 		master(false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every operation, with random addresses and lengths, over each way to host memory, against a plain reference. */
+/* Every operation with random addresses and lengths, on each kind of host memory, against a simple reference. */
 #include "tests/unit/sim/rig.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@ using namespace usdma::test;
 static constexpr u64 iova = 0x10000000, host_size = 2 * MiB, dev_size = 2 * MiB;
 
 /*
- * Host memory in two neighbouring mappings, so that many accesses cross from one to the other; and what it
- * should hold.
+ * Host memory in two adjacent mappings, so that many accesses cross the border; host and dev have the expected
+ * contents.
  */
 struct world {
 	explicit world(reach how, u64 stream) : r(rig::small(), how), gen(rng(stream)), ch(r, 0)
@@ -81,9 +81,9 @@ static void one_copy(world &w)
 static void one_2d(world &w)
 {
 	const u64 width = w.any_len(3000), height = 1 + w.pick(20);
-	const u64 sp = width + w.pick(200), dp = width + w.pick(200), span = std::max(sp, dp) * height;
+	const u64 sp = width + w.pick(200), dp = width + w.pick(200), range = std::max(sp, dp) * height;
 	const space from = w.any_space(), to = from == space::host ? space::device : space::host;
-	const u64 src = w.any_offset(span), dst = w.any_offset(span);
+	const u64 src = w.any_offset(range), dst = w.any_offset(range);
 	descriptor d = make_copy(from, w.address(from, src), to, w.address(to, dst), width);
 
 	d.op = u8(opcode::copy_2d);
@@ -224,7 +224,7 @@ static void test_timestamp(void **)
 	assert_in_range(t, before, now_ns());
 }
 
-/* Many in flight, the ring wrapping over and over, from just below 2^32; each copy goes where the last one left off. */
+/* Many copies in flight on a ring that wraps often, with sequence numbers from just below 2^32. */
 static void test_pipeline(void **)
 {
 	rig r;

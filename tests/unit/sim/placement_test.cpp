@@ -15,7 +15,7 @@
 
 using namespace usdma;
 
-/* The masks of this process's threads of that name. */
+/* The CPU masks of the threads of this process with that name. */
 static std::vector<cpu_set_t> masks_of(const std::string &name)
 {
 	const std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/task"), closedir);
@@ -33,10 +33,10 @@ static std::vector<cpu_set_t> masks_of(const std::string &name)
 	return out;
 }
 
-static int cpu_but(const cpu_set_t &set, int not_this)
+static int cpu_except(const cpu_set_t &set, int excluded)
 {
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (cpu != not_this && CPU_ISSET(cpu, &set))
+		if (cpu != excluded && CPU_ISSET(cpu, &set))
 			return cpu;
 	return -1;
 }
@@ -50,7 +50,7 @@ static cpu_set_t only(int cpu)
 	return set;
 }
 
-static void check_unit_mask(const char *spec, int pinned, bool (*right)(const cpu_set_t &set, int pinned))
+static void check_engine_mask(const char *spec, int pinned, bool (*right)(const cpu_set_t &set, int pinned))
 {
 	std::unique_ptr<dma::engine> eng;
 
@@ -68,7 +68,7 @@ static u32 engines_of(const char *spec)
 	return eng->limits().engines;
 }
 
-/* Unless it says how many: the program needs a CPU, too. */
+/* The default number of engines leaves a CPU to the program. */
 static void test_engines_fit_the_cpus(void **)
 {
 	cpu_set_t before;
@@ -76,51 +76,51 @@ static void test_engines_fit_the_cpus(void **)
 	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
 	assert_int_equal(engines_of("sim:mem=1M"), usable_cpus() > 2 ? 2 : 1);
 	assert_int_equal(engines_of("sim:mem=1M:engines=3"), 3);
-	const cpu_set_t one = only(cpu_but(before, -1));
+	const cpu_set_t one = only(cpu_except(before, -1));
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 	assert_int_equal(engines_of("sim:mem=1M"), 1);
 	assert_int_equal(engines_of("sim:mem=1M:engines=2"), 2);
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
-/* A process that may use one CPU has its engine there too. */
+/* In a process restricted to one CPU, the engine runs on that CPU. */
 static void test_process_of_one_cpu(void **)
 {
 	cpu_set_t before;
 
 	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
-	const int mine = cpu_but(before, -1);
+	const int mine = cpu_except(before, -1);
 	const cpu_set_t one = only(mine);
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
-	check_unit_mask("sim:mem=1M:engines=1:channels=1", mine,
-			[](const cpu_set_t &set, int cpu) { return CPU_ISSET(cpu, &set) && CPU_COUNT(&set) == 1; });
+	check_engine_mask("sim:mem=1M:engines=1:channels=1", mine,
+			  [](const cpu_set_t &set, int cpu) { return CPU_ISSET(cpu, &set) && CPU_COUNT(&set) == 1; });
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
-static void from_a_pinned_thread()
+static void open_pinned()
 {
 	cpu_set_t before;
 
 	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
-	const int mine = cpu_but(before, -1), other = cpu_but(before, mine);
+	const int mine = cpu_except(before, -1), other = cpu_except(before, mine);
 	const cpu_set_t one = only(mine);
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 	if (other >= 0) {
-		check_unit_mask("sim:mem=1M:engines=1:channels=1", mine, [](const cpu_set_t &set, int cpu) {
+		check_engine_mask("sim:mem=1M:engines=1:channels=1", mine, [](const cpu_set_t &set, int cpu) {
 			return !CPU_ISSET(cpu, &set) && CPU_COUNT(&set) > 0;
 		});
-		check_unit_mask(
+		check_engine_mask(
 			("sim:mem=1M:engines=1:channels=1:cpus=" + std::to_string(other)).c_str(), other,
 			[](const cpu_set_t &set, int cpu) { return CPU_ISSET(cpu, &set) && CPU_COUNT(&set) == 1; });
 	} else {
-		fprintf(stderr, "one CPU only: nothing to move away to\n");
+		fprintf(stderr, "only one CPU: cannot check that the engine avoids it\n");
 	}
 }
 
-/* A thread that pins itself before it opens the device does not get its engine on its own CPU. */
+/* If the thread that opens the device is pinned, the engine avoids its CPU. */
 static void test_opened_by_a_pinned_thread(void **)
 {
-	std::thread(from_a_pinned_thread).join();
+	std::thread(open_pinned).join();
 }
 
 static void test_no_such_cpu(void **)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How clients answer DMA_READ and DMA_WRITE: as the specification has it in two places, and wrongly. */
+/* Replies of clients to DMA_READ and DMA_WRITE: the two layouts that the specification has, and invalid ones. */
 #include "tests/support/raw_client.h"
 #include "tests/support/raw_model.h"
 #include "tests/support/test.h"
@@ -15,17 +15,19 @@ using namespace usdma::sdma;
 using dma::fault_reason;
 using dma::space;
 
-static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB, far = u64(1) << 40, data = 64 * KiB;
+static constexpr u64 mem_base = u64(1) << 44, iova = 0x40000000, size = MiB, remote_data = u64(1) << 40,
+		     local_offset = 64 * KiB;
 
-/* Says of a reply what it is; takes the command's header, address, count and bytes (of a write). */
+/* Composes the body of a reply from the command's header, address, count and bytes (of a write). */
 using answer = std::function<std::vector<u8>(const proto::header &h, const proto::dma_access_head &a, u8 *bytes)>;
 
 struct rig {
-	explicit rig(int send_room = 0) : model(settings()), client(model.connect(send_room)), memory("replies", size)
+	explicit rig(int send_buffer = 0)
+		: model(settings()), client(model.connect(send_buffer)), memory("replies", size)
 	{
 		assert_int_equal(client.begin(mem_base), 0);
 		assert_int_equal(client.map(iova, size, memory.fd.get()), 0);
-		assert_int_equal(client.map(far, size), 0);
+		assert_int_equal(client.map(remote_data, size), 0);
 		channel = std::make_unique<raw_channel>(client, 0, memory, iova, 0);
 		assert_int_equal(channel->enable(), chan_state_running);
 	}
@@ -37,7 +39,7 @@ struct rig {
 		c.channels = c.engines = 1;
 		return c;
 	}
-	/* Runs one descriptor, and answers what it asks the client. */
+	/* Runs one descriptor and replies to the requests that it causes. */
 	fault_reason run(const descriptor &d, const answer &how)
 	{
 		const u64 seq = channel->put(d);
@@ -77,13 +79,13 @@ struct rig {
 						 deadline::in_ms(raw_wait_ms)),
 				 0);
 	}
-	u8 *near() { return memory.data + data; }
+	u8 *local() { return memory.data + local_offset; }
 
 	raw_model model;
 	raw_client client;
 	raw_memory memory;
 	std::unique_ptr<raw_channel> channel;
-	u8 there[4096] = {}; /* what lies at far */
+	u8 remote[4096] = {}; /* the client's memory at remote_data */
 };
 
 static bool is_read(const proto::header &h)
@@ -91,33 +93,33 @@ static bool is_read(const proto::header &h)
 	return h.cmd == u16(proto::command::dma_read);
 }
 
-/* As the specification's structures: a head of `head` bytes; bare: none of a write. */
-static answer by_the_book(rig &r, size_t head, bool bare = false)
+/* As the specification: a head of `head` bytes; no_body: replies to writes have none. */
+static answer valid_replies(rig &r, size_t head, bool no_body = false)
 {
-	return [&r, head, bare](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
-		std::vector<u8> out(is_read(h) ? head + a.count : bare ? 0 : head);
+	return [&r, head, no_body](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
+		std::vector<u8> out(is_read(h) ? head + a.count : no_body ? 0 : head);
 
 		if (!out.empty())
 			memcpy(out.data(), &a, head);
 		if (is_read(h))
-			memcpy(out.data() + head, r.there + (a.address - far), a.count);
+			memcpy(out.data() + head, r.remote + (a.address - remote_data), a.count);
 		else
-			memcpy(r.there + (a.address - far), bytes, a.count);
+			memcpy(r.remote + (a.address - remote_data), bytes, a.count);
 		return out;
 	};
 }
 
-/* The count has 32 bits, the structure the length of one with 64. */
-static answer in_32_bits(rig &r)
+/* The count has 32 bits, but the head has the length of one with 64. */
+static answer counts_in_32_bits(rig &r)
 {
 	return [&r](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
 		std::vector<u8> out(is_read(h) ? sizeof(a) + a.count : 0);
 
 		if (is_read(h)) {
 			memcpy(out.data(), &a, 12);
-			memcpy(out.data() + 12, r.there + (a.address - far), a.count);
+			memcpy(out.data() + 12, r.remote + (a.address - remote_data), a.count);
 		} else {
-			memcpy(r.there + (a.address - far), bytes - 4, a.count);
+			memcpy(r.remote + (a.address - remote_data), bytes - 4, a.count);
 		}
 		return out;
 	};
@@ -125,103 +127,103 @@ static answer in_32_bits(rig &r)
 
 static descriptor in(u64 len)
 {
-	return raw_copy(space::host, far, space::host, iova + data, len);
+	return raw_copy(space::host, remote_data, space::host, iova + local_offset, len);
 }
 
 static descriptor out(u64 len)
 {
-	return raw_copy(space::host, iova + data, space::host, far, len);
+	return raw_copy(space::host, iova + local_offset, space::host, remote_data, len);
 }
 
-static void there_and_back(rig &r, const answer &how)
+static void copy_in_and_out(rig &r, const answer &how)
 {
 	auto gen = rng(3);
 
 	for (u64 len : {1, 3, 4, 8, 64, 1000, 4096}) {
-		fill_random(r.there, len, gen);
-		r.there[len - 1] |= 1;
-		memset(r.near(), 0, len);
+		fill_random(r.remote, len, gen);
+		r.remote[len - 1] |= 1;
+		memset(r.local(), 0, len);
 		assert_int_equal(r.run(in(len), how), fault_reason::none);
-		assert_memory_equal(r.near(), r.there, len);
-		fill_random(r.near(), len, gen);
+		assert_memory_equal(r.local(), r.remote, len);
+		fill_random(r.local(), len, gen);
 		assert_int_equal(r.run(out(len), how), fault_reason::none);
-		assert_memory_equal(r.near(), r.there, len);
+		assert_memory_equal(r.local(), r.remote, len);
 	}
 }
 
-static void both_lengths(void **)
+static void both_head_lengths(void **)
 {
 	for (size_t head : {12, 16}) {
 		rig r;
 
-		there_and_back(r, by_the_book(r, head));
+		copy_in_and_out(r, valid_replies(r, head));
 	}
 }
 
-/* A bare header for a write: only from a client that has shown that its counts are right. */
-static void bare_header(void **)
+/* A write may be answered without a body only after the client has sent a valid count. */
+static void reply_without_body(void **)
 {
 	rig r;
-	const answer bare = by_the_book(r, 16, true);
+	const answer no_body = valid_replies(r, 16, true);
 
-	memset(r.near(), 0x77, 64);
-	assert_int_equal(r.run(out(64), bare), fault_reason::transfer);
-	memset(r.there, 0x11, 64);
-	assert_int_equal(r.run(in(64), bare), fault_reason::none);
-	there_and_back(r, bare);
+	memset(r.local(), 0x77, 64);
+	assert_int_equal(r.run(out(64), no_body), fault_reason::transfer);
+	memset(r.remote, 0x11, 64);
+	assert_int_equal(r.run(in(64), no_body), fault_reason::none);
+	copy_in_and_out(r, no_body);
 }
 
-/* Data that are off by four bytes are not taken for data. */
-static void counts_of_32_bits(void **)
+/* Data that are shifted by four bytes are refused. */
+static void counts_of_32_bits_refused(void **)
 {
 	rig r;
 	auto gen = rng(4);
 
 	for (unsigned round = 0; round < 20; round++) {
-		fill_random(r.there, 64, gen);
-		r.there[0] |= 1;
-		assert_int_equal(r.run(in(64), in_32_bits(r)), fault_reason::transfer);
-		fill_random(r.near(), 64, gen);
-		assert_int_equal(r.run(out(64), in_32_bits(r)), fault_reason::transfer);
+		fill_random(r.remote, 64, gen);
+		r.remote[0] |= 1;
+		assert_int_equal(r.run(in(64), counts_in_32_bits(r)), fault_reason::transfer);
+		fill_random(r.local(), 64, gen);
+		assert_int_equal(r.run(out(64), counts_in_32_bits(r)), fault_reason::transfer);
 	}
 }
 
-/* Where the first four bytes are zeros, their head is right: the data tell, and zeros are zeros either way. */
-static void counts_of_32_bits_before_zeros(void **)
+/* If the first four bytes of data are zeros, the head is valid: the server checks the data, unless all are zeros. */
+static void zeros_after_32_bit_counts(void **)
 {
 	auto gen = rng(5);
 
 	for (u64 len : {1, 4, 5, 8, 12, 64, 1000, 4096}) {
 		rig r;
 
-		memset(r.near(), 0x77, len);
-		assert_int_equal(r.run(in(len), in_32_bits(r)), fault_reason::none);
-		assert_memory_equal(r.near(), r.there, len);
+		memset(r.local(), 0x77, len);
+		assert_int_equal(r.run(in(len), counts_in_32_bits(r)), fault_reason::none);
+		assert_memory_equal(r.local(), r.remote, len);
 		if (len <= 4)
 			continue;
-		fill_random(r.there + 4, len - 4, gen);
-		r.there[4 + gen() % (len - 4)] |= 1;
-		assert_int_equal(r.run(in(len), in_32_bits(r)), fault_reason::transfer);
+		fill_random(r.remote + 4, len - 4, gen);
+		r.remote[4 + gen() % (len - 4)] |= 1;
+		assert_int_equal(r.run(in(len), counts_in_32_bits(r)), fault_reason::transfer);
 	}
 }
 
-/* … and those that end so are not refused of a client that counts right, first of all. */
-static void zeros_at_the_end(void **)
+/* Data with zeros at the end are accepted from a client with valid counts, also in its first reply. */
+static void trailing_zeros_accepted(void **)
 {
 	for (u64 len : {5, 8, 64, 4096})
 		for (u64 at : {u64(0), u64(1), len / 2, len - 5}) {
 			rig r;
 
-			r.there[at] = 0x5a;
-			assert_int_equal(r.run(in(len), by_the_book(r, 16)), fault_reason::none);
-			assert_memory_equal(r.near(), r.there, len);
+			r.remote[at] = 0x5a;
+			assert_int_equal(r.run(in(len), valid_replies(r, 16)), fault_reason::none);
+			assert_memory_equal(r.local(), r.remote, len);
 		}
 }
 
-static void wrong_answers(void **)
+static void invalid_replies(void **)
 {
 	rig r;
-	const answer right = by_the_book(r, 16);
+	const answer right = valid_replies(r, 16);
 	auto with = [&](auto change) {
 		return [&right, change](const proto::header &h, const proto::dma_access_head &a, u8 *bytes) {
 			std::vector<u8> out = right(h, a, bytes);
@@ -237,7 +239,7 @@ static void wrong_answers(void **)
 		assert_int_equal(r.run(d, with([](auto *o) { (*o)[0] ^= 1; })), fault_reason::transfer); /* address */
 		assert_int_equal(r.run(d, with([](auto *o) { (*o)[8] ^= 1; })), fault_reason::transfer); /* count */
 		assert_int_equal(r.run(d, with([](auto *o) { (*o)[15] ^= 1; })),
-				 fault_reason::transfer); /* its high half */
+				 fault_reason::transfer); /* the count's high half */
 		assert_int_equal(r.run(d, with([](auto *o) { o->pop_back(); })), fault_reason::transfer);
 		assert_int_equal(r.run(d, with([](auto *o) { o->push_back(0); })), fault_reason::transfer);
 		assert_int_equal(r.run(d, with([](auto *o) { o->resize(8); })), fault_reason::transfer);
@@ -245,8 +247,8 @@ static void wrong_answers(void **)
 	}
 }
 
-/* A command whose reply is not read yet. */
-static void ask_later(rig &r, u64 offset)
+/* Sends a command; its reply is read later. */
+static void send_command(rig &r, u64 offset)
 {
 	const proto::region_access_head h = {offset, vfio::region_bar0, 8};
 
@@ -261,8 +263,8 @@ static vfio::user_message next_message(rig &r)
 	return m;
 }
 
-/* The server is in the middle of an access that the client does not read. */
-static void begin_half_an_access(rig &r, u64 len)
+/* Returns when the server has begun to send an access that the client does not read yet. */
+static void begin_unread_access(rig &r, u64 len)
 {
 	const u64 tail = (r.channel->put(out(len)), r.channel->posted);
 	const deadline until = deadline::in_ms(raw_wait_ms);
@@ -272,9 +274,9 @@ static void begin_half_an_access(rig &r, u64 len)
 	memcpy(body, &h, sizeof(h));
 	memcpy(body + sizeof(h), &tail, sizeof(tail));
 	assert_true(r.client.say(proto::command::region_write, body, sizeof(body), {}, proto::flag_no_reply));
-	for (int there = 0; !there;) {
+	for (int readable = 0; !readable;) {
 		assert_false(until.passed());
-		assert_int_equal(ioctl(r.client.fd(), FIONREAD, &there), 0);
+		assert_int_equal(ioctl(r.client.fd(), FIONREAD, &readable), 0);
 	}
 }
 
@@ -284,7 +286,7 @@ static void read_access(rig &r, u64 len)
 
 	assert_int_equal(m.head.cmd, proto::command::dma_write);
 	assert_int_equal(m.body.size(), sizeof(proto::dma_access_head) + len);
-	assert_memory_equal(m.body.data() + sizeof(proto::dma_access_head), r.near(), len);
+	assert_memory_equal(m.body.data() + sizeof(proto::dma_access_head), r.local(), len);
 }
 
 static void read_replies(rig &r, unsigned n)
@@ -298,54 +300,54 @@ static void read_replies(rig &r, unsigned n)
 	}
 }
 
-/* One access, which is more than the server may have on its way. */
+/* One access, which is larger than the server's send buffer. */
 static constexpr u64 one_access = 64 * KiB, large = size / 2;
-static constexpr int send_room = 16 * KiB;
+static constexpr int send_buffer_size = 16 * KiB;
 
 /*
- * A client in the middle of something large reads nothing meanwhile: the server has to, though half an access
- * and the replies behind it wait for the client.  Else each waits for the other.
+ * A client that sends a large message does not read meanwhile: the server must read, although an access and the
+ * replies after it wait for the client.  Otherwise each waits for the other.
  */
-static void both_in_the_middle(void **)
+static void both_sides_send(void **)
 {
-	static constexpr unsigned asked = 4;
-	rig r(send_room);
+	static constexpr unsigned commands = 4;
+	rig r(send_buffer_size);
 	auto gen = rng(5);
 	std::vector<u8> message(sizeof(proto::region_access_head) + large);
 	const proto::region_access_head h = {0, vfio::region_bar2, large};
 
-	fill_random(r.near(), one_access, gen);
+	fill_random(r.local(), one_access, gen);
 	memcpy(message.data(), &h, sizeof(h));
-	begin_half_an_access(r, one_access);
-	for (unsigned i = 0; i < asked; i++)
-		ask_later(r, 0);
+	begin_unread_access(r, one_access);
+	for (unsigned i = 0; i < commands; i++)
+		send_command(r, 0);
 	assert_true(r.client.say(proto::command::region_write, message.data(), message.size()));
 	read_access(r, one_access);
-	read_replies(r, asked + 1);
+	read_replies(r, commands + 1);
 }
 
-/* More than there is room for: they wait in the socket, and are answered when the client reads. */
+/* More commands than the send queue has space for: they wait in the socket until the client reads. */
 static void many_replies_wait(void **)
 {
-	static constexpr unsigned asked = 5 * sim::locked_send_queue::most;
-	rig r(send_room);
+	static constexpr unsigned commands = 5 * sim::locked_send_queue::most;
+	rig r(send_buffer_size);
 	auto gen = rng(6);
 
-	fill_random(r.near(), one_access, gen);
-	begin_half_an_access(r, one_access);
-	for (unsigned i = 0; i < asked; i++)
-		ask_later(r, 0);
+	fill_random(r.local(), one_access, gen);
+	begin_unread_access(r, one_access);
+	for (unsigned i = 0; i < commands; i++)
+		send_command(r, 0);
 	read_access(r, one_access);
-	read_replies(r, asked);
+	read_replies(r, commands);
 }
 
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(both_lengths),       cmocka_unit_test(bare_header),
-		cmocka_unit_test(counts_of_32_bits),  cmocka_unit_test(counts_of_32_bits_before_zeros),
-		cmocka_unit_test(zeros_at_the_end),   cmocka_unit_test(wrong_answers),
-		cmocka_unit_test(both_in_the_middle), cmocka_unit_test(many_replies_wait),
+		cmocka_unit_test(both_head_lengths),         cmocka_unit_test(reply_without_body),
+		cmocka_unit_test(counts_of_32_bits_refused), cmocka_unit_test(zeros_after_32_bit_counts),
+		cmocka_unit_test(trailing_zeros_accepted),   cmocka_unit_test(invalid_replies),
+		cmocka_unit_test(both_sides_send),           cmocka_unit_test(many_replies_wait),
 	};
 
 	return cmocka_run_group_tests_name("sim_replies", tests, nullptr, nullptr);

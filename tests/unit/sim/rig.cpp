@@ -28,20 +28,20 @@ sim::config rig::small()
 	return c;
 }
 
-static bool all_is_far()
+static bool all_by_messages()
 {
-	const char *said = getenv("USDMA_TEST_REACH");
+	const char *value = getenv("USDMA_TEST_REACH");
 
-	return said && !strcmp(said, "far");
+	return value && !strcmp(value, "far");
 }
 
-rig::rig(const sim::config &cfg, reach h, sim::faults *wrong)
-	: far(all_is_far()), how(far && h == reach::shared ? reach::messages : h)
+rig::rig(const sim::config &cfg, reach h, sim::faults *injected)
+	: remote_rings(all_by_messages()), how(remote_rings && h == reach::shared ? reach::messages : h)
 {
 	vfio::user_options opt;
 	int pair[2];
 
-	model = std::make_unique<sim::sdma_model>(cfg, wrong);
+	model = std::make_unique<sim::sdma_model>(cfg, injected);
 	must(model->start(), "start");
 	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");
 	link = std::make_unique<sim::server>(unique_fd(pair[0]), *model);
@@ -102,9 +102,9 @@ host_area rig::make(u64 iova, u64 size, u32 prot)
 	return make_area(*this, iova, size, prot, how == reach::file);
 }
 
-host_area rig::make_near(u64 iova, u64 size)
+host_area rig::make_ring_area(u64 iova, u64 size)
 {
-	return make_area(*this, iova, size, vfio::dma_read | vfio::dma_write, how != reach::shared && !far);
+	return make_area(*this, iova, size, vfio::dma_read | vfio::dma_write, how != reach::shared && !remote_rings);
 }
 
 void rig::drop(host_area &a)
@@ -145,7 +145,7 @@ chan::chan(rig &rg, u32 i, u32 order, u64 first_seq, u32 coalesce)
 	const u64 page = chan_ctrl(i), bytes = align_up(4096 + size * sizeof(descriptor), u64(4096));
 	int fds[2];
 
-	area = r.make_near(0x70000000 + i * 0x1000000, bytes);
+	area = r.make_ring_area(0x70000000 + i * 0x1000000, bytes);
 	status = reinterpret_cast<status_block *>(area.data);
 	ring = reinterpret_cast<descriptor *>(area.data + 4096);
 	for (u64 k = 0; k < size; k++)
@@ -161,7 +161,7 @@ chan::chan(rig &rg, u32 i, u32 order, u64 first_seq, u32 coalesce)
 	r.write64(page + chan_record, area.iova);
 	r.write64(page + chan_first_seq, first_seq);
 	r.write32(page + chan_coalesce, coalesce);
-	must(r.dev->region_map(vfio::region_bar0, chan_doorbell(i), chan_stride, &doorbell), "door");
+	must(r.dev->region_map(vfio::region_bar0, chan_doorbell(i), chan_stride, &doorbell), "doorbell");
 	command(chan_cmd_enable);
 	assert_int_equal(state(), chan_state_running);
 }
@@ -187,13 +187,13 @@ void chan::wake()
 		eventfd_write(r.dev->region_doorbell_fd(vfio::region_bar0, chan_ctrl(index) + chan_wake), 1);
 }
 
-void chan::ring_bell()
+void chan::ring_doorbell()
 {
 	store_fence(reinterpret_cast<u64 *>(doorbell.data() + doorbell_tail), posted);
 	wake();
 }
 
-void chan::follow(u32 cmd)
+void chan::wait_command(u32 cmd)
 {
 	const deadline until = deadline::in_ms(wait_ms);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model behind a real socket, with a driver so small that a test can do everything wrong that it wants to. */
+/* The model behind a real socket, and a minimal driver that checks nothing: a test can make any mistake with it. */
 #pragma once
 
 #include "tests/support/test.h"
@@ -21,7 +21,7 @@ using dma::opcode;
 using dma::space;
 using sdma::descriptor;
 
-/* How the model reaches host memory.  USDMA_TEST_REACH=far: rings by messages, too, and nothing shared but files. */
+/* How the model reaches host memory.  USDMA_TEST_REACH=far: rings by messages as well, and only files are shared. */
 enum class reach { shared, file, messages };
 
 inline constexpr u64 wait_ms = 20000; /* a test that waits so long has failed */
@@ -36,15 +36,15 @@ struct host_area {
 };
 
 struct rig {
-	explicit rig(const sim::config &cfg = small(), reach how = reach::shared, sim::faults *wrong = nullptr);
+	explicit rig(const sim::config &cfg = small(), reach how = reach::shared, sim::faults *injected = nullptr);
 	~rig();
 
 	static sim::config small();
 
 	/* Maps size bytes at iova; anonymous for messages. */
 	host_area make(u64 iova, u64 size, u32 prot = vfio::dma_read | vfio::dma_write);
-	/* As make, but a ring, which the model reaches by itself unless those are far. */
-	host_area make_near(u64 iova, u64 size);
+	/* As make, for a ring: mapped by the model unless remote_rings. */
+	host_area make_ring_area(u64 iova, u64 size);
 	void drop(host_area &a);
 	u8 *mem() { return memory_.data(); }
 
@@ -53,7 +53,7 @@ struct rig {
 	void write32(u64 offset, u32 v);
 	void write64(u64 offset, u64 v);
 
-	const bool far; /* rings are */
+	const bool remote_rings; /* the model reaches rings by messages */
 	reach how;
 	std::unique_ptr<sim::sdma_model> model;
 	std::unique_ptr<sim::server> link;
@@ -67,30 +67,30 @@ struct chan {
 	chan(rig &r, u32 index, u32 order = 6, u64 first_seq = 0, u32 coalesce = 0);
 	~chan();
 
-	/* Writes the descriptor; its sequence number. */
+	/* Writes the descriptor; returns its sequence number. */
 	u64 put(descriptor d);
 	u64 put_ready(descriptor d)
 	{
 		const u64 seq = put(d);
 
-		ring_bell();
+		ring_doorbell();
 		return seq;
 	}
-	void ring_bell();
+	void ring_doorbell();
 	void wake();
-	/* False: not within wait_ms. */
+	/* False: halted, or not within wait_ms. */
 	bool done(u64 seq);
 	bool halted();
-	/* Runs one to its end: none, or why it failed; then resumed. */
+	/* Runs one descriptor; after a fault: checks the record, resumes, returns the reason. */
 	fault_reason run(descriptor d);
-	/* Until the record says so, where that comes by messages. */
+	/* With remote rings: returns when the record shows the effect. */
 	void command(u32 cmd)
 	{
 		r.write32(sdma::chan_ctrl(index) + sdma::chan_command, cmd);
-		if (r.far)
-			follow(cmd);
+		if (r.remote_rings)
+			wait_command(cmd);
 	}
-	void follow(u32 cmd);
+	void wait_command(u32 cmd);
 	void arm(unsigned slot, u64 seq);
 	u32 state() { return r.read32(sdma::chan_ctrl(index) + sdma::chan_state); }
 	u64 completed() { return load_acquire(&status->record.completed); }
@@ -106,7 +106,7 @@ struct chan {
 };
 
 descriptor make_copy(space from, u64 src, space to, u64 dst, u64 len);
-/* The eventfd's count so far, taken; waits up to ms for a first one. */
+/* Reads and clears the count of the eventfd; waits up to ms for the first interrupt. */
 u64 take_irq(int fd, int ms);
 
 } // namespace usdma::test

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The server against clients that lie, break off, or come one after the other; and the settings. */
+/* The server with clients that send invalid messages, disconnect, or connect one after the other; and the settings. */
 #include "tests/unit/sim/rig.h"
 
 #include "driver/base/error.h"
@@ -17,7 +17,7 @@ using namespace usdma::test;
 namespace proto = usdma::vfio::proto;
 using proto::command;
 
-/* The server in a thread; the test says byte for byte what it likes. */
+/* A server in a thread; the test composes each message itself. */
 struct raw {
 	raw()
 	{
@@ -45,9 +45,9 @@ struct raw {
 		return result;
 	}
 
-	/* The errno in the reply (0: well), or -1: the server broke off. */
-	int ask(command cmd, const void *body, size_t len, std::vector<int> fds = {},
-		vfio::user_message *reply = nullptr)
+	/* Returns the errno in the reply (0: success), or -1: the server closed the connection. */
+	int request(command cmd, const void *body, size_t len, std::vector<int> fds = {},
+		    vfio::user_message *reply = nullptr)
 	{
 		proto::header h = {next++, u16(cmd), 0, proto::type_command, 0};
 		iovec part = {const_cast<void *>(body), len};
@@ -66,9 +66,9 @@ struct raw {
 		return err;
 	}
 	template <class T>
-	int ask(command cmd, const T &body, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
+	int request(command cmd, const T &body, std::vector<int> fds = {}, vfio::user_message *reply = nullptr)
 	{
-		return ask(cmd, &body, sizeof(body), std::move(fds), reply);
+		return request(cmd, &body, sizeof(body), std::move(fds), reply);
 	}
 	int hello(const char *json = nullptr)
 	{
@@ -76,7 +76,7 @@ struct raw {
 
 		if (json)
 			text.append(json, strlen(json) + 1);
-		return ask(command::version, text.data(), text.size());
+		return request(command::version, text.data(), text.size());
 	}
 
 	std::unique_ptr<sim::sdma_model> model;
@@ -96,25 +96,25 @@ static void test_version(void **)
 
 	{
 		raw r;
-		assert_int_equal(r.ask(command::device_reset, nullptr, 0), EINVAL);
-		assert_int_equal(r.ask(command::version, "\0", 2), EINVAL);
-		assert_int_equal(r.ask(command::version, other), ENOTSUP);
+		assert_int_equal(r.request(command::device_reset, nullptr, 0), EINVAL);
+		assert_int_equal(r.request(command::version, "\0", 2), EINVAL);
+		assert_int_equal(r.request(command::version, other), ENOTSUP);
 		for (const char *json : bad)
 			assert_int_equal(r.hello(json), EINVAL);
 		assert_int_equal(r.hello("{\"capabilities\":{\"max_msg_fds\":8}}"), 0);
 		assert_int_equal(r.hello(), EINVAL);
-		assert_int_equal(r.ask(command::device_reset, nullptr, 0), 0);
+		assert_int_equal(r.request(command::device_reset, nullptr, 0), 0);
 	}
 	raw bare;
 	assert_int_equal(bare.hello(), 0);
 }
 
-/* What a client says of itself is never exceeded, and neither is what QEMU checks (hw/vfio-user/proxy.c). */
+/* The limits in the reply exceed neither those of the client nor those that QEMU checks (hw/vfio-user/proxy.c). */
 static void test_version_limits(void **)
 {
 	static constexpr struct {
-		const char *says;
-		vfio::user_caps hears;
+		const char *request;
+		vfio::user_caps reply;
 	} cases[] = {
 		{"{\"capabilities\":"
 		 "{\"max_msg_fds\":16,\"max_data_xfer_size\":1048576,\"max_dma_maps\":65535,\"pgsizes\":4096,"
@@ -134,32 +134,32 @@ static void test_version_limits(void **)
 		vfio::user_caps caps;
 		std::string text("\0\0\1\0", 4);
 
-		if (c.says)
-			text.append(c.says, strlen(c.says) + 1);
-		assert_int_equal(r.ask(command::version, text.data(), text.size(), {}, &m), 0);
+		if (c.request)
+			text.append(c.request, strlen(c.request) + 1);
+		assert_int_equal(r.request(command::version, text.data(), text.size(), {}, &m), 0);
 		assert_int_equal(
 			vfio::user_caps_parse({reinterpret_cast<char *>(m.body.data()) + 4, m.body.size() - 4}, &caps),
 			0);
-		assert_int_equal(caps.max_msg_fds, c.hears.max_msg_fds);
-		assert_int_equal(caps.max_data_xfer, c.hears.max_data_xfer);
-		if (c.hears.max_dma_maps)
-			assert_int_equal(caps.max_dma_maps, c.hears.max_dma_maps);
+		assert_int_equal(caps.max_msg_fds, c.reply.max_msg_fds);
+		assert_int_equal(caps.max_data_xfer, c.reply.max_data_xfer);
+		if (c.reply.max_dma_maps)
+			assert_int_equal(caps.max_dma_maps, c.reply.max_dma_maps);
 		else
 			assert_true(caps.max_dma_maps > 65535);
-		assert_int_equal(caps.pgsizes, c.hears.pgsizes);
+		assert_int_equal(caps.pgsizes, c.reply.pgsizes);
 	}
 }
 
-/* A client with room for one descriptor, and two engines: the entries that come say their own length. */
-static void test_doorbells_for_one(void **)
+/* A client that accepts one descriptor, and two engines: the reply has only the entries of the first engine. */
+static void test_doorbells_for_one_descriptor(void **)
 {
 	vfio::user_message m;
 	proto::io_fds_head io = {4096, 0, 0, 0};
 	proto::io_fd entry;
 	raw r;
 
-	assert_int_equal(r.hello(), 0); /* max_msg_fds is 1 where nothing is said */
-	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
+	assert_int_equal(r.hello(), 0); /* the default of max_msg_fds is 1 */
+	assert_int_equal(r.request(command::device_get_region_io_fds, io, {}, &m), 0);
 	memcpy(&io, m.body.data(), sizeof(io));
 	assert_int_equal(io.count, 4); /* of eight channels: those of the first engine */
 	assert_int_equal((io.argsz - sizeof(io)) / io.count, sizeof(proto::io_fd));
@@ -172,7 +172,7 @@ static void test_doorbells_for_one(void **)
 	}
 }
 
-/* Says nothing: the connection ends by itself. */
+/* The client sends nothing: the server closes the connection. */
 static void test_silent_client(void **)
 {
 	raw r;
@@ -196,25 +196,25 @@ static void test_dma_map_checks(void **)
 	assert_int_equal(ftruncate(file.get(), 0x4000), 0);
 	assert_int_equal(r.hello(), 0);
 	const int fd = file.get();
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.argsz = 8; })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.flags = 0; })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.flags = 4; })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.size = 0; })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.size = 100; })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address = 100; })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address = ~u64(0) & ~u64(4095); })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.size = ~u64(0) & ~u64(4095); })), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.offset = 0x1000; }), {fd}), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.offset = ~u64(4095); }), {fd}), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, good, {fd, fd}), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, &good, sizeof(good) - 1), EINVAL);
-	/* Neither memory nor a file, though it could be mapped. */
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.argsz = 8; })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.flags = 0; })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.flags = 4; })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.size = 0; })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.size = 100; })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.address = 100; })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.address = ~u64(0) & ~u64(4095); })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.size = ~u64(0) & ~u64(4095); })), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.offset = 0x1000; }), {fd}), EINVAL);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.offset = ~u64(4095); }), {fd}), EINVAL);
+	assert_int_equal(r.request(command::dma_map, good, {fd, fd}), EINVAL);
+	assert_int_equal(r.request(command::dma_map, &good, sizeof(good) - 1), EINVAL);
+	/* A device file, which could be mapped, is refused. */
 	const unique_fd zero(open("/dev/zero", O_RDWR | O_CLOEXEC));
-	assert_int_equal(r.ask(command::dma_map, good, {zero.get()}), EINVAL);
-	assert_int_equal(r.ask(command::dma_map, good, {fd}), 0);
-	assert_int_equal(r.ask(command::dma_map, good, {fd}), EEXIST);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address += 0x3000; })), EEXIST);
-	assert_int_equal(r.ask(command::dma_map, with([](auto &m) { m.address += 0x4000; })), 0);
+	assert_int_equal(r.request(command::dma_map, good, {zero.get()}), EINVAL);
+	assert_int_equal(r.request(command::dma_map, good, {fd}), 0);
+	assert_int_equal(r.request(command::dma_map, good, {fd}), EEXIST);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.address += 0x3000; })), EEXIST);
+	assert_int_equal(r.request(command::dma_map, with([](auto &m) { m.address += 0x4000; })), 0);
 }
 
 static void test_dma_unmap_checks(void **)
@@ -224,9 +224,9 @@ static void test_dma_unmap_checks(void **)
 	raw r;
 
 	assert_int_equal(r.hello(), 0);
-	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
-	assert_int_equal(r.ask(command::dma_map, map), 0);
-	/* Nothing of an area, and nothing at all where one would be cut. */
+	assert_int_equal(r.request(command::dma_unmap, u), ENOENT);
+	assert_int_equal(r.request(command::dma_map, map), 0);
+	/* A range that contains only a part of an area is refused, and nothing is unmapped. */
 	for (auto [address, size] : {std::pair<u64, u64>{0x10000, 0x2000},
 				     {0x12000, 0x2000},
 				     {0x11000, 0x1000},
@@ -236,19 +236,19 @@ static void test_dma_unmap_checks(void **)
 				     {~u64(4095), 0x2000}}) {
 		u.address = address;
 		u.size = size;
-		assert_int_equal(r.ask(command::dma_unmap, u), EINVAL);
-		assert_int_equal(r.ask(command::dma_map, map), EEXIST);
+		assert_int_equal(r.request(command::dma_unmap, u), EINVAL);
+		assert_int_equal(r.request(command::dma_map, map), EEXIST);
 	}
 	u = {sizeof(u), 1, 0x10000, 0x4000};
-	assert_int_equal(r.ask(command::dma_unmap, u), ENOTSUP);
+	assert_int_equal(r.request(command::dma_unmap, u), ENOTSUP);
 	u.flags = 2;
-	assert_int_equal(r.ask(command::dma_unmap, u), EINVAL);
+	assert_int_equal(r.request(command::dma_unmap, u), EINVAL);
 	u.address = u.size = 0;
-	assert_int_equal(r.ask(command::dma_unmap, u), 0);
-	assert_int_equal(r.ask(command::dma_map, map), 0);
+	assert_int_equal(r.request(command::dma_unmap, u), 0);
+	assert_int_equal(r.request(command::dma_map, map), 0);
 	u = {sizeof(u), 0, 0, u64(1) << 40};
-	assert_int_equal(r.ask(command::dma_unmap, u), 0);
-	assert_int_equal(r.ask(command::dma_unmap, u), ENOENT);
+	assert_int_equal(r.request(command::dma_unmap, u), 0);
+	assert_int_equal(r.request(command::dma_unmap, u), ENOENT);
 }
 
 static void test_region_checks(void **)
@@ -259,7 +259,7 @@ static void test_region_checks(void **)
 	} w = {{0, 0, 8}, {}};
 	raw r;
 	auto read = [&](u32 region, u64 off, u32 n) {
-		return r.ask(command::region_read, proto::region_access_head{off, region, n});
+		return r.request(command::region_read, proto::region_access_head{off, region, n});
 	};
 
 	assert_int_equal(r.hello(), 0);
@@ -277,11 +277,11 @@ static void test_region_checks(void **)
 	assert_int_equal(read(7, 4095, 2), EINVAL);
 	assert_int_equal(read(4, 65536, 1), EINVAL);
 	/* Count and length differ. */
-	assert_int_equal(r.ask(command::region_write, w), EINVAL);
+	assert_int_equal(r.request(command::region_write, w), EINVAL);
 	w.h.count = 16;
 	w.h.region = 2;
-	assert_int_equal(r.ask(command::region_write, w), 0);
-	assert_int_equal(r.ask(command::region_write, &w, 10), EINVAL);
+	assert_int_equal(r.request(command::region_write, w), 0);
+	assert_int_equal(r.request(command::region_write, &w, 10), EINVAL);
 }
 
 static void test_irq_checks(void **)
@@ -293,38 +293,38 @@ static void test_irq_checks(void **)
 	raw r;
 
 	assert_int_equal(r.hello(), 0);
-	assert_int_equal(r.ask(command::device_set_irqs, good, {ev.get()}), 0);
-	assert_int_equal(r.ask(command::device_set_irqs, good, {ev.get(), ev.get()}), EINVAL);
-	assert_int_equal(r.ask(command::device_set_irqs, good, {file.get()}), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, good, {ev.get()}), 0);
+	assert_int_equal(r.request(command::device_set_irqs, good, {ev.get(), ev.get()}), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, good, {file.get()}), EINVAL);
 	h.start = 16;
-	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), EINVAL);
 	h.start = ~u32(0);
-	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), EINVAL);
 	h = good;
 	h.index = 77;
-	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), EINVAL);
 	h = good;
 	h.flags |= proto::irq_set_data_none;
-	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), EINVAL);
 	h.flags = proto::irq_set_data_none | proto::irq_set_action_mask;
-	assert_int_equal(r.ask(command::device_set_irqs, h), ENOTSUP);
+	assert_int_equal(r.request(command::device_set_irqs, h), ENOTSUP);
 	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
-	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
+	assert_int_equal(r.request(command::device_set_irqs, h), 0);
 	assert_int_equal(take_irq(ev.get(), wait_ms), 1);
 	h.flags = proto::irq_set_data_bool | proto::irq_set_action_trigger;
-	assert_int_equal(r.ask(command::device_set_irqs, h), EINVAL);
-	assert_int_equal(r.ask(command::device_set_irqs, good), 0);
+	assert_int_equal(r.request(command::device_set_irqs, h), EINVAL);
+	assert_int_equal(r.request(command::device_set_irqs, good), 0);
 	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
-	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
+	assert_int_equal(r.request(command::device_set_irqs, h), 0);
 	assert_int_equal(take_irq(ev.get(), 0), 0);
 	/* Errors have an eventfd and are never raised. */
 	h = good;
 	h.index = vfio::irq_err;
-	assert_int_equal(r.ask(command::device_set_irqs, h, {ev.get()}), 0);
+	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), 0);
 	h.flags = proto::irq_set_data_none | proto::irq_set_action_trigger;
-	assert_int_equal(r.ask(command::device_set_irqs, h), ENOTSUP);
+	assert_int_equal(r.request(command::device_set_irqs, h), ENOTSUP);
 	h.count = 0;
-	assert_int_equal(r.ask(command::device_set_irqs, h), 0);
+	assert_int_equal(r.request(command::device_set_irqs, h), 0);
 }
 
 static void test_info_checks(void **)
@@ -335,45 +335,45 @@ static void test_info_checks(void **)
 	raw r;
 
 	assert_int_equal(r.hello("{\"capabilities\":{\"max_msg_fds\":8}}"), 0);
-	assert_int_equal(r.ask(command::device_get_info, "abc", 3), EINVAL);
-	assert_int_equal(r.ask(command::device_get_region_info, info), EINVAL);
+	assert_int_equal(r.request(command::device_get_info, "abc", 3), EINVAL);
+	assert_int_equal(r.request(command::device_get_region_info, info), EINVAL);
 	info.argsz = sizeof(info);
-	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
+	assert_int_equal(r.request(command::device_get_region_info, info, {}, &m), 0);
 	memcpy(&info, m.body.data(), sizeof(info));
-	/* Too small for the list of mappable areas: says how much it takes, and nothing that would need the list. */
+	/* Too small for the list of mappable areas: the reply has the size needed, and no list or descriptor. */
 	assert_int_equal(info.cap_offset, 0);
 	assert_int_equal(info.flags & proto::region_flag_caps, 0);
 	assert_int_equal(info.argsz, sizeof(info) + 16 + 16);
 	assert_int_equal(m.fds.size(), 0);
-	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
+	assert_int_equal(r.request(command::device_get_region_info, info, {}, &m), 0);
 	memcpy(&info, m.body.data(), sizeof(info));
 	assert_int_equal(info.cap_offset, sizeof(info));
 	assert_int_equal(info.flags & proto::region_flag_caps, proto::region_flag_caps);
 	assert_int_equal(m.body.size(), info.argsz);
 	assert_int_equal(m.fds.size(), 1);
-	/* All of it may be mapped: there is no list, and the plain structure brings the descriptor. */
+	/* All of the region is mappable: no list, and the descriptor comes with the plain structure. */
 	info = {sizeof(info), 0, 2, 0, 0, 0};
-	assert_int_equal(r.ask(command::device_get_region_info, info, {}, &m), 0);
+	assert_int_equal(r.request(command::device_get_region_info, info, {}, &m), 0);
 	assert_int_equal(m.body.size(), sizeof(info));
 	assert_int_equal(m.fds.size(), 1);
 	info.index = 9;
-	assert_int_equal(r.ask(command::device_get_region_info, info), EINVAL);
-	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
+	assert_int_equal(r.request(command::device_get_region_info, info), EINVAL);
+	assert_int_equal(r.request(command::device_get_region_io_fds, io, {}, &m), 0);
 	memcpy(&io, m.body.data(), sizeof(io));
 	assert_int_equal(io.count, 8);
 	assert_int_equal(m.fds.size(), 2); /* one for each engine */
 	assert_int_equal(io.argsz, sizeof(io) + 8 * sizeof(proto::io_fd));
 	assert_int_equal(m.body.size(), io.argsz);
 	io = {sizeof(io) + 40, 0, 0, 0};
-	assert_int_equal(r.ask(command::device_get_region_io_fds, io, {}, &m), 0);
+	assert_int_equal(r.request(command::device_get_region_io_fds, io, {}, &m), 0);
 	memcpy(&io, m.body.data(), sizeof(io));
 	assert_int_equal(io.count, 1);
 	assert_int_equal(io.argsz, sizeof(io) + 40);
-	assert_int_equal(r.ask(command(14), nullptr, 0), ENOTSUP);
-	assert_int_equal(r.ask(command::dma_read, nullptr, 0), ENOTSUP);
+	assert_int_equal(r.request(command(14), nullptr, 0), ENOTSUP);
+	assert_int_equal(r.request(command::dma_read, nullptr, 0), ENOTSUP);
 }
 
-/* Descriptors where none belong are closed; the connection lives on. */
+/* Unexpected descriptors are closed; the connection stays open. */
 static void test_stray_fds(void **)
 {
 	const unique_fd ev(eventfd(0, EFD_CLOEXEC));
@@ -384,7 +384,7 @@ static void test_stray_fds(void **)
 		const size_t connected = open_fds();
 
 		for (unsigned i = 0; i < 20; i++)
-			assert_int_equal(r.ask(command::device_reset, nullptr, 0, {ev.get(), ev.get(), ev.get()}),
+			assert_int_equal(r.request(command::device_reset, nullptr, 0, {ev.get(), ev.get(), ev.get()}),
 					 EINVAL);
 		assert_int_equal(open_fds(), connected);
 	}
@@ -423,12 +423,12 @@ static void test_random_messages(void **)
 			for (u8 &b : body)
 				if (gen() % 4)
 					b = u8(gen() % 3 ? 0 : 32);
-			r.ask(command(gen() % 17), body, gen() % sizeof(body));
+			r.request(command(gen() % 17), body, gen() % sizeof(body));
 		}
 	}
 }
 
-/* A reply that answers nothing is late, not wrong. */
+/* A reply without a request is ignored, as if it were late. */
 static void test_stray_reply(void **)
 {
 	const proto::header h = {7, u16(command::dma_read), sizeof(h), proto::type_reply, 0};
@@ -436,13 +436,13 @@ static void test_stray_reply(void **)
 
 	assert_int_equal(r.hello(), 0);
 	assert_int_equal(send(r.sock.get(), &h, sizeof(h), MSG_NOSIGNAL), sizeof(h));
-	assert_int_equal(r.ask(command::device_reset, nullptr, 0), 0);
+	assert_int_equal(r.request(command::device_reset, nullptr, 0), 0);
 }
 
-/* ---- one client after the other, on a path ------------------------------------------------------- */
+/* ---- one client after the other, on a socket path ------------------------------------------------ */
 
-struct served {
-	served()
+struct listening_server {
+	listening_server()
 	{
 		cfg = rig::small();
 		assert_non_null(mkdtemp(dir));
@@ -451,7 +451,7 @@ struct served {
 		stop.reset(eventfd(0, EFD_CLOEXEC));
 		thread = std::thread([this] { result = serve_all(); });
 	}
-	~served()
+	~listening_server()
 	{
 		eventfd_write(stop.get(), 1);
 		thread.join();
@@ -478,9 +478,9 @@ struct served {
 	int result = 1;
 };
 
-static void test_next_client(void **)
+static void test_consecutive_clients(void **)
 {
-	served s;
+	listening_server s;
 	struct stat st;
 	sim::listener second;
 
@@ -492,7 +492,7 @@ static void test_next_client(void **)
 		u64 v = 0;
 
 		assert_int_equal(vfio::user_connect(s.path, {}, &dev), 0);
-		/* Nothing of the last one: neither in memory nor in registers, nor its mapping. */
+		/* Memory, registers and mappings of the previous client are cleared. */
 		assert_int_equal(dev->region_map(vfio::region_bar2, 0, MiB, &mem), 0);
 		assert_int_equal(mem.data()[5], 0);
 		mem.data()[5] = 1;
@@ -521,7 +521,7 @@ static void test_paths(void **)
 	assert_int_equal(l.open(""), -EINVAL);
 	assert_int_equal(l.open(std::string(200, 'x')), -EINVAL);
 	assert_int_equal(l.open(d + "/none/x"), -ENOENT);
-	/* Left behind by one that was killed. */
+	/* A stale socket, as after a server was killed. */
 	{
 		sockaddr_un a = {};
 		const unique_fd s(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -605,7 +605,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_version),
 		cmocka_unit_test(test_version_limits),
-		cmocka_unit_test(test_doorbells_for_one),
+		cmocka_unit_test(test_doorbells_for_one_descriptor),
 		cmocka_unit_test(test_silent_client),
 		cmocka_unit_test(test_dma_map_checks),
 		cmocka_unit_test(test_dma_unmap_checks),
@@ -616,7 +616,7 @@ int main()
 		cmocka_unit_test(test_broken_frames),
 		cmocka_unit_test(test_random_messages),
 		cmocka_unit_test(test_stray_reply),
-		cmocka_unit_test(test_next_client),
+		cmocka_unit_test(test_consecutive_clients),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_settings),
 	};

@@ -14,7 +14,7 @@ namespace usdma::test {
 
 using namespace usdma::vfio;
 
-/* Only so that a broken test ends. */
+/* Ends a test that hangs. */
 static constexpr u64 server_limit_ms = 30000;
 
 template <class T> static T body_as(const user_message &m)
@@ -101,7 +101,7 @@ void fake_server::reply(const user_message &to, const void *body, size_t len, st
 	user_send(sock_.get(), h, {&part, 1}, fds, deadline::in_ms(server_limit_ms));
 }
 
-void fake_server::reply_in_two(const user_message &to, const void *body, size_t len, int fd, bool closed)
+void fake_server::reply_in_two_parts(const user_message &to, const void *body, size_t len, int fd, bool closed)
 {
 	const proto::header h = {to.head.id, to.head.cmd, u32(sizeof(h) + len), proto::type_reply, 0};
 	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -148,7 +148,7 @@ void fake_server::serve_region_info(user_message &m)
 	} r{};
 
 	r.info = body_as<proto::region_info>(m);
-	region_questions++;
+	region_requests++;
 	r.info.argsz = sizeof(r.info);
 	r.info.flags = 0;
 	if (r.info.index == region_bar2) {

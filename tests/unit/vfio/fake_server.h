@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A vfio-user server under a test's control: one thread on the other end of a
- * socketpair.  It answers everything sensibly unless the test's hook takes a
- * command over and answers wrongly, late, or not at all.
+ * A vfio-user server for tests: a thread that serves the other socket of a
+ * socketpair.  It replies correctly, unless the test's hook handles a command:
+ * that may reply wrongly, late, or not at all.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ namespace usdma::test {
 
 class fake_server {
 public:
-	/* True: the hook dealt with the command. */
+	/* Returns true if the hook handled the command. */
 	using hook_fn = std::function<bool(fake_server &, vfio::user_message &)>;
 
 	static constexpr u64 bar0_size = 16384, bar2_size = 65536;
@@ -26,7 +26,7 @@ public:
 	explicit fake_server(hook_fn hook = {});
 	~fake_server();
 
-	/* The client's end. */
+	/* The client's socket. */
 	unique_fd take_client() { return std::move(client_); }
 	/* Attaches a client with this deadline. */
 	int attach(std::unique_ptr<vfio::device> *dev, u64 timeout_ms = 20000,
@@ -34,19 +34,19 @@ public:
 
 	void reply(const vfio::user_message &to, const void *body, size_t len, std::span<const int> fds = {},
 		   u32 error = 0);
-	/* With fd beside its first bytes; and closed before the rest, so that the client has the last one of it. */
-	void reply_in_two(const vfio::user_message &to, const void *body, size_t len, int fd, bool closed);
+	/* In two parts, fd with the first; closed: closes fd before the second, so that only the client has it. */
+	void reply_in_two_parts(const vfio::user_message &to, const void *body, size_t len, int fd, bool closed);
 	void command(u16 id, vfio::proto::command cmd, const void *body, size_t len);
 	void raw(const void *data, size_t len);
 	/* The next message of the client; false at the end. */
 	bool next(vfio::user_message *m);
-	/* Something of the client's is there to be read. */
+	/* A message of the client can be read. */
 	bool pending();
 	void hang_up();
 	/* Ends the thread. */
 	void stop();
 
-	/* What the client asked for; read after the call that caused it, or after stop. */
+	/* Settings, and the requests received: read them after the call that sent one, or after stop. */
 	std::string version_reply = "{\"capabilities\":{}}";
 	u16 minor = 1;
 	int memory = -1;       /* BAR2's file */
@@ -60,7 +60,7 @@ public:
 	std::vector<unique_fd> map_fds;
 	std::vector<vfio::proto::dma_unmap> unmaps;
 	unsigned resets = 0;
-	unsigned region_questions = 0;
+	unsigned region_requests = 0;
 	unsigned accesses = 0;
 	void serve(vfio::user_message &m);
 

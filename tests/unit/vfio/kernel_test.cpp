@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of the kernel backends needs no VFIO: errors, limits, the shared address space, replaced BARs. */
+/* The parts of the kernel backends that need no VFIO: errors, limits, the shared address space, replaced BARs. */
 #include "driver/base/error.h"
 #include "driver/vfio/bar_guard.h"
 #include "driver/vfio/claim.h"
@@ -94,7 +94,7 @@ static void test_device_file_errors(void **)
 	expect_open(opt, -ENOENT, "modprobe iommufd");
 }
 
-/* Once in a process, whatever way it is asked for; what fails to open keeps nothing. */
+/* A device is opened once in a process, by any backend; a failed open releases the claim. */
 static void test_open_once(void **)
 {
 	fake_sysfs s;
@@ -128,7 +128,7 @@ static void test_not_viable(void **)
 	assert_non_null(strstr(error_text(), "0000:00:04.1 (snd_hda_intel)"));
 }
 
-/* Bound by hand in noiommu mode: by a group of VFIO's own, or without any. */
+/* A device bound in noiommu mode, with a group that VFIO has created or without a group. */
 static void test_noiommu_is_refused(void **)
 {
 	fake_sysfs s, bare;
@@ -155,8 +155,8 @@ static void check_choice(const fake_sysfs &s, kernel_backend backend, const char
 	assert_string_equal(files[1].c_str(), (s.dev() + own).c_str());
 }
 
-/* By the files that can be opened; where none can, by those that somebody meant to be. */
-static void test_choice_of_the_way(void **)
+/* The backend whose files can be opened; if none can, the one whose files exist in part. */
+static void test_choice_of_backend(void **)
 {
 	fake_sysfs s;
 
@@ -168,7 +168,7 @@ static void test_choice_of_the_way(void **)
 	s.file(s.dev() + "/iommu", "");
 	expect_open(options(s), -ENOENT, "/vfio/devices/vfio3");
 	s.file(s.dev() + "/vfio/7", "");
-	/* Both begun, neither whole. */
+	/* Some files of both, but not all of either. */
 	check_choice(s, kernel_backend::iommufd, "/iommu", "/vfio/devices/vfio3");
 	s.file(s.dev() + "/vfio/vfio", "");
 	check_choice(s, kernel_backend::group, "/vfio/vfio", "/vfio/7");
@@ -176,7 +176,7 @@ static void test_choice_of_the_way(void **)
 	check_choice(s, kernel_backend::iommufd, "/iommu", "/vfio/devices/vfio3");
 }
 
-/* As VFIO_IOMMU_GET_INFO lays it out. */
+/* The layout of VFIO_IOMMU_GET_INFO. */
 struct info_layout {
 	u32 argsz = sizeof(info_layout), flags = VFIO_IOMMU_INFO_PGSIZES | VFIO_IOMMU_INFO_CAPS;
 	u64 pgsizes = 0x40201000;
@@ -232,7 +232,7 @@ static void test_type1_info(void **)
 	assert_int_equal(parse(l, 88, &out, &available), -EPROTO);
 }
 
-/* An address space that maps nothing and counts. */
+/* An address space that only counts its calls. */
 class counting_space : public dma_space {
 public:
 	int limits(address_limits *out) override
@@ -340,7 +340,7 @@ static void test_replaced_bar(void **)
 	});
 
 	guard->replace_all();
-	assert_int_equal(ftruncate(bar.get(), 0), 0); /* now an access to the BAR itself would fault */
+	assert_int_equal(ftruncate(bar.get(), 0), 0); /* an access to the BAR itself would now fault */
 	stop = true;
 	driver.join();
 	assert_false(odd.load());
@@ -357,7 +357,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_open_errors),        cmocka_unit_test(test_device_file_errors),
 		cmocka_unit_test(test_open_once),          cmocka_unit_test(test_not_viable),
-		cmocka_unit_test(test_noiommu_is_refused), cmocka_unit_test(test_choice_of_the_way),
+		cmocka_unit_test(test_noiommu_is_refused), cmocka_unit_test(test_choice_of_backend),
 		cmocka_unit_test(test_type1_info),         cmocka_unit_test(test_space),
 		cmocka_unit_test(test_map_errors),         cmocka_unit_test(test_replaced_bar),
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The vfio-user client against a server that answers well. */
+/* The vfio-user client with a server that replies correctly. */
 #include "driver/base/error.h"
 #include "driver/vfio/firmware.h"
 #include "tests/support/test.h"
@@ -26,7 +26,7 @@ static bool readable(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-static void test_negotiates(void **)
+static void test_version_negotiation(void **)
 {
 	fake_server s;
 	device_ptr dev;
@@ -109,7 +109,7 @@ static void test_region_info(void **)
 	assert_int_equal(r.size, 0);
 	assert_int_equal(dev->region(9, &r), -EINVAL);
 	assert_int_equal(dev->region(region_bar2, &r), 0);
-	assert_int_equal(s.region_questions, 3);
+	assert_int_equal(s.region_requests, 3);
 }
 
 static void test_region_map(void **)
@@ -212,7 +212,7 @@ static void test_firmware(void **)
 	assert_int_equal(s.config[4], 2);
 	assert_int_equal(config32(s, 0x10) % fake_server::bar0_size, 0);
 	assert_true(config32(s, 0x1c) != 0);
-	/* Somebody has done it: nothing changes. */
+	/* BARs that have addresses are not changed. */
 	s.config[0x13] = 0x77;
 	assert_int_equal(config_assign_bars(*dev), 0);
 	assert_int_equal(s.config[0x13], 0x77);
@@ -237,7 +237,7 @@ static void test_doorbell(void **)
 }
 
 /* As libvfio-user sends them: longer entries, a descriptor that is shared, and one entry that has none. */
-static void test_doorbells_of_longer_entries(void **)
+static void test_doorbells_with_longer_entries(void **)
 {
 	struct entry {
 		proto::io_fd fd;
@@ -342,7 +342,7 @@ static void test_dma_map(void **)
 	assert_int_equal(dev->dma_unmap(0x102000, 8192), 0);
 	assert_int_equal(s.unmaps.size(), 1);
 	assert_int_equal(dev->dma_map(a), 0);
-	/* What is still mapped is taken back at the end. */
+	/* Areas that are still mapped are unmapped at the end. */
 	dev.reset();
 	s.stop();
 	assert_int_equal(s.unmaps.size(), 3);
@@ -364,7 +364,7 @@ static void test_dma_map_bad(void **)
 	for (const dma_area &a : bad)
 		assert_int_equal(dev->dma_map(a), -EINVAL);
 	assert_int_equal(s.maps.size(), 0);
-	/* The last page of the address space is one like any other. */
+	/* The last page of the address space can be mapped. */
 	assert_int_equal(dev->dma_map({~u64(4095), 4096, page}), 0);
 	assert_int_equal(dev->dma_unmap(~u64(4095), 4096), 0);
 }
@@ -490,7 +490,7 @@ static void test_connect(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_negotiates),
+		cmocka_unit_test(test_version_negotiation),
 		cmocka_unit_test(test_defaults_without_json),
 		cmocka_unit_test(test_refuses_bad_versions),
 		cmocka_unit_test(test_region_info),
@@ -499,7 +499,7 @@ int main()
 		cmocka_unit_test(test_config_space),
 		cmocka_unit_test(test_firmware),
 		cmocka_unit_test(test_doorbell),
-		cmocka_unit_test(test_doorbells_of_longer_entries),
+		cmocka_unit_test(test_doorbells_with_longer_entries),
 		cmocka_unit_test(test_interrupts),
 		cmocka_unit_test(test_dma_map),
 		cmocka_unit_test(test_dma_map_bad),

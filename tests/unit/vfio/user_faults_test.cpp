@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The vfio-user client against servers that are wrong, slow, hostile or dead. */
+/* The vfio-user client with servers that are faulty, slow, hostile or dead. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
@@ -33,8 +33,8 @@ static bool is(const user_message &m, command cmd)
 	return m.head.cmd == u16(cmd);
 }
 
-/* A server whose answer to one command is `len` bytes of `body`. */
-static fake_server::hook_fn answer(command cmd, std::vector<u8> body)
+/* A server that replies to one command with `body`. */
+static fake_server::hook_fn reply_with(command cmd, std::vector<u8> body)
 {
 	return [=](fake_server &f, user_message &m) {
 		if (!is(m, cmd))
@@ -44,12 +44,12 @@ static fake_server::hook_fn answer(command cmd, std::vector<u8> body)
 	};
 }
 
-template <class T> static std::vector<u8> bytes(const T &t, size_t cut = sizeof(T))
+template <class T> static std::vector<u8> bytes(const T &t, size_t len = sizeof(T))
 {
 	const u8 *p = reinterpret_cast<const u8 *>(&t);
-	std::vector<u8> v(p, p + std::min(cut, sizeof(T)));
+	std::vector<u8> v(p, p + std::min(len, sizeof(T)));
 
-	v.resize(cut);
+	v.resize(len);
 	return v;
 }
 
@@ -59,19 +59,19 @@ static void check_broken(device &dev)
 	u32 v;
 
 	assert_true(dev.lost());
-	/* Whoever found the loss first may still be telling the others. */
+	/* The thread that detects the loss signals it later. */
 	assert_true(readable(dev.lost_fd(), 20000));
 	assert_int_equal(dev.region(region_bar0, &r), -ENODEV);
 	assert_int_equal(dev.region_read(region_bar0, 0, &v, 4), -ENODEV);
 	assert_int_equal(dev.reset(), -ENODEV);
 }
 
-/* Each of these answers to the command fails the call so, and ends the connection. */
+/* Each of these replies to the command makes the call fail with err, and ends the connection. */
 template <class C>
-static void answers_break(command cmd, const std::vector<std::vector<u8>> &answers, int err, const C &call)
+static void replies_break(command cmd, const std::vector<std::vector<u8>> &replies, int err, const C &call)
 {
-	for (const auto &body : answers) {
-		fake_server s(answer(cmd, body));
+	for (const auto &body : replies) {
+		fake_server s(reply_with(cmd, body));
 		device_ptr dev;
 
 		assert_int_equal(s.attach(&dev), 0);
@@ -102,7 +102,7 @@ static void test_bad_greetings(void **)
 	};
 
 	for (const auto &c : cases) {
-		fake_server s(answer(c.cmd, c.body));
+		fake_server s(reply_with(c.cmd, c.body));
 		device_ptr dev;
 
 		assert_int_equal(s.attach(&dev), c.err);
@@ -133,7 +133,7 @@ static void test_bad_region_info(void **)
 	l[7].sparse.nr_areas = 0xffffffff;
 	for (const layout &x : l)
 		cases.push_back(bytes(x));
-	answers_break(command::device_get_region_info, cases, -EPROTO, [](device &dev) {
+	replies_break(command::device_get_region_info, cases, -EPROTO, [](device &dev) {
 		region_info r;
 
 		return dev.region(region_bar2, &r);
@@ -162,10 +162,10 @@ static void test_bad_access_replies(void **)
 					more = {0, region_bar0, 8};
 	u32 v = 0;
 
-	answers_break(command::region_read,
+	replies_break(command::region_read,
 		      {{}, bytes(right, 16), bytes(right, 19), bytes(right, 21), bytes(other, 20), bytes(more, 20)},
 		      -EPROTO, [&](device &dev) { return dev.region_read(region_bar0, 0, &v, 4); });
-	answers_break(command::region_write, {{}, bytes(right, 15), bytes(right, 20), bytes(other), bytes(more)},
+	replies_break(command::region_write, {{}, bytes(right, 15), bytes(right, 20), bytes(other), bytes(more)},
 		      -EPROTO, [&](device &dev) { return dev.region_write(region_bar0, 0, &v, 4); });
 }
 
@@ -178,15 +178,15 @@ static void test_bad_irq_and_doorbell_replies(void **)
 	} bell = {{56, 0, region_bar0, 1}, {0x1000, 4, 0, 0, 0, 0, 0}}, beyond = bell;
 	irq_info info;
 
-	answers_break(command::device_get_irq_info, {bytes(other), bytes(many), bytes(many, 8)}, -EPROTO,
+	replies_break(command::device_get_irq_info, {bytes(other), bytes(many), bytes(many, 8)}, -EPROTO,
 		      [&](device &dev) { return dev.irq(irq_msix, &info); });
 	beyond.h.count = 2;
-	/* No descriptor beside it; more entries than bytes; cut short. */
-	answers_break(command::device_get_region_io_fds, {bytes(bell), bytes(beyond), bytes(bell, 10)}, -1,
+	/* Without a descriptor; more entries than bytes; truncated. */
+	replies_break(command::device_get_region_io_fds, {bytes(bell), bytes(beyond), bytes(bell, 10)}, -1,
 		      [](device &dev) { return dev.region_doorbell_fd(region_bar0, 0x1000); });
 }
 
-static void test_payload_where_none_belongs(void **)
+static void test_unexpected_payload(void **)
 {
 	static u8 page[4096] __attribute__((aligned(4096)));
 	const std::vector<u8> one_more(sizeof(proto::dma_unmap) + 1);
@@ -195,7 +195,7 @@ static void test_payload_where_none_belongs(void **)
 
 	for (const command cmd :
 	     {command::device_reset, command::device_set_irqs, command::dma_map, command::dma_unmap}) {
-		fake_server s(answer(cmd, one_more));
+		fake_server s(reply_with(cmd, one_more));
 		device_ptr dev;
 
 		assert_int_equal(s.attach(&dev), 0);
@@ -244,7 +244,7 @@ static void test_wrong_command_in_reply(void **)
 	check_broken(*dev);
 }
 
-static void test_garbage_on_the_wire(void **)
+static void test_invalid_frames(void **)
 {
 	const proto::header tiny = {1, 13, 15, 1, 0}, huge = {1, 13, 0xffffffff, 1, 0}, type = {1, 13, 16, 7, 0},
 			    stalls = {1, 13, 1000, 1, 0};
@@ -253,7 +253,7 @@ static void test_garbage_on_the_wire(void **)
 
 	cases.emplace_back(64);
 	test::fill_random(cases.back().data(), 64, gen);
-	cases.back()[7] = 0x80; /* a size that no random draw makes valid */
+	cases.back()[7] = 0x80; /* the size is invalid whatever the random bytes */
 	for (const auto &body : cases) {
 		fake_server s([&](fake_server &f, user_message &m) {
 			if (!is(m, command::device_reset))
@@ -266,7 +266,7 @@ static void test_garbage_on_the_wire(void **)
 		assert_int_equal(s.attach(&dev, 1000), 0);
 		const int err = dev->reset();
 
-		/* A stalled message and its call run out of time together. */
+		/* The message and its call have the same deadline. */
 		assert_true(err == -ENODEV || err == -ETIMEDOUT);
 		assert_true(readable(dev->lost_fd(), 20000));
 		check_broken(*dev);
@@ -275,15 +275,15 @@ static void test_garbage_on_the_wire(void **)
 
 static void test_late_reply(void **)
 {
-	user_message kept;
+	user_message delayed;
 	fake_server s([&](fake_server &f, user_message &m) {
 		if (!is(m, command::region_read))
 			return false;
-		if (kept.body.empty()) {
-			kept = std::move(m);
+		if (delayed.body.empty()) {
+			delayed = std::move(m);
 			return true;
 		}
-		f.serve(kept);
+		f.serve(delayed);
 		return false;
 	});
 	device_ptr dev;
@@ -299,8 +299,8 @@ static void test_late_reply(void **)
 }
 
 /*
- * What a server may reach is not known after an unmap without an answer: the connection has to end.  What it reached by
- * messages only is out of its reach with that; a file that it was given is not before it has ended itself.
+ * After an unmap without a reply the server may still access the memory: the connection must end.  That revokes memory
+ * that it accessed by messages; a shared file is revoked only when the server has ended.
  */
 static void test_unanswered_map_and_unmap(void **)
 {
@@ -326,9 +326,9 @@ static void test_unanswered_map_and_unmap(void **)
 		}
 		check_broken(*dev);
 		assert_int_equal(dev->dma_map({0x1000, 4096, page}), -ENODEV);
-		/* It may have been mapped, and is taken back as if it was. */
+		/* It may have been mapped, and is treated as mapped. */
 		assert_int_equal(dev->dma_unmap(0x1000, 4096), map ? 0 : -ENODEV);
-		/* It hangs: nobody knows what it will do. */
+		/* The server hangs, and may still access the file. */
 		assert_int_equal(dev->quiesce(), -EAGAIN);
 		s.hang_up();
 		for (u64 until = now_ns() + 20 * ns_per_s; dev->quiesce() && now_ns() < until;)
@@ -338,7 +338,7 @@ static void test_unanswered_map_and_unmap(void **)
 }
 
 /* The server dies while threads wait for it. */
-static void test_loss(void **)
+static void test_server_dies_during_calls(void **)
 {
 	const unique_fd irq(eventfd(0, EFD_NONBLOCK));
 	static u8 page[4096] __attribute__((aligned(4096)));
@@ -378,7 +378,7 @@ static void test_loss(void **)
 	assert_int_equal(dev->dma_unmap(0x1000, 4096), -ENODEV);
 }
 
-/* Sends a DMA command in the midst of the client's call; the client's answer. */
+/* Sends a DMA command during the client's call; returns the client's reply. */
 static user_message dma(fake_server &f, command cmd, u64 address, u64 count, const std::vector<u8> &data = {})
 {
 	const proto::dma_access_head h = {address, count};
@@ -404,8 +404,8 @@ static void test_dma_service(void **)
 		mmap(nullptr, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	auto gen = test::rng(3);
 	/*
-	 * [0x1000, 0x3000) both ways in two areas; [0x3000, 0x4000) the device only reads; [0x8000, 0x9000)
-	 * only writes.
+	 * [0x1000, 0x3000): read and write, in two areas; [0x3000, 0x4000): read-only for the device;
+	 * [0x8000, 0x9000): write-only.
 	 */
 	const dma_area areas[] = {{0x1000, 4096, mem},
 				  {0x2000, 4096, mem + 4096},
@@ -456,7 +456,7 @@ static void test_dma_service(void **)
 	assert_int_equal(dev->reset(), 0);
 	assert_string_equal(wrong.empty() ? "" : wrong[0].c_str(), "");
 	assert_int_equal(dev->dma_unmap(0x2000, 4096), 0);
-	/* The second case reaches into it. */
+	/* The second case accesses it. */
 	wrong.clear();
 	assert_int_equal(dev->reset(), 0);
 	assert_true(!wrong.empty());
@@ -482,8 +482,8 @@ static void test_dma_with_wrong_length(void **)
 	}
 }
 
-/* A word that the server writes is seen whole by a thread that polls it. */
-static void test_dma_write_is_seen_whole(void **)
+/* A thread that polls a word never reads a partial write of the server. */
+static void test_dma_write_is_atomic(void **)
 {
 	static u64 page[512] __attribute__((aligned(4096)));
 	constexpr u64 rounds = 2000;
@@ -516,7 +516,7 @@ static void test_dma_write_is_seen_whole(void **)
 	assert_false(torn);
 }
 
-/* Many callers; the server answers two at a time in the wrong order whenever two are there. */
+/* Many callers; if two requests are pending, the server replies in the wrong order. */
 static void test_many_threads(void **)
 {
 	constexpr unsigned callers = 8;
@@ -566,20 +566,20 @@ int main()
 		cmocka_unit_test(test_short_region_file),
 		cmocka_unit_test(test_bad_access_replies),
 		cmocka_unit_test(test_bad_irq_and_doorbell_replies),
-		cmocka_unit_test(test_payload_where_none_belongs),
+		cmocka_unit_test(test_unexpected_payload),
 		cmocka_unit_test(test_unknown_ids_are_dropped),
 		cmocka_unit_test(test_wrong_command_in_reply),
-		cmocka_unit_test(test_garbage_on_the_wire),
+		cmocka_unit_test(test_invalid_frames),
 		cmocka_unit_test(test_late_reply),
 		cmocka_unit_test(test_unanswered_map_and_unmap),
-		cmocka_unit_test(test_loss),
+		cmocka_unit_test(test_server_dies_during_calls),
 		cmocka_unit_test(test_dma_service),
 		cmocka_unit_test(test_dma_with_wrong_length),
-		cmocka_unit_test(test_dma_write_is_seen_whole),
+		cmocka_unit_test(test_dma_write_is_atomic),
 		cmocka_unit_test(test_many_threads),
 	};
 
-	/* Each of these servers is expected to be complained of. */
+	/* Errors about these servers are expected. */
 	log_set_level(log_level::none);
 	return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

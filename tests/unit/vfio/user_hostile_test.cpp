@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The vfio-user client against what comes beside a server's messages: descriptors, and what the server does
- * with ours.
+ * The vfio-user client with a hostile server: descriptors that the server sends, and misuse of those that it
+ * receives.
  */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
@@ -41,7 +41,7 @@ static bool is(const user_message &m, command cmd)
 
 /* ---- doorbells ----------------------------------------------------------------------------------------- */
 
-/* So many doorbells, 64 bytes apart, one descriptor for all; the entry at odd names one that is not there. */
+/* n doorbells, 64 bytes apart, that share one descriptor; entry `odd` has the index of a missing one. */
 static fake_server::hook_fn doorbells(u32 n, int fd, u32 odd = ~u32(0))
 {
 	return [=](fake_server &f, user_message &m) {
@@ -67,19 +67,19 @@ static fake_server::hook_fn doorbells(u32 n, int fd, u32 odd = ~u32(0))
 	};
 }
 
-/* None of them is written, so that none can end the program (SIGPIPE) or hold a thread. */
-static void doorbells_that_are_none(void **)
+/* They are never written, which could end the program (SIGPIPE) or block a thread. */
+static void unusable_doorbell_files(void **)
 {
-	int pipe_ends[2], pair[2];
+	int pipe_fds[2], pair[2];
 	u32 v = 7;
 
-	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	close(pipe_ends[0]);
+	close(pipe_fds[0]);
 	close(pair[0]);
 	const unique_fd some[] = {
-		unique_fd(pipe_ends[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-		unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(memfd_create("bell", MFD_CLOEXEC))};
+		unique_fd(pipe_fds[1]), unique_fd(pair[1]), unique_fd(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+		unique_fd(open("/", O_PATH | O_CLOEXEC)), unique_fd(memfd_create("doorbell", MFD_CLOEXEC))};
 
 	for (const unique_fd &fd : some) {
 		fake_server s(doorbells(4, fd.get()));
@@ -92,13 +92,13 @@ static void doorbells_that_are_none(void **)
 		for (const deadline until = deadline::in_ms(20000); fds_of(fd.get()) != before && !until.passed();)
 			sched_yield();
 		assert_int_equal(fds_of(fd.get()), before);
-		/* What a doorbell does otherwise. */
+		/* The register is written instead. */
 		assert_int_equal(dev->region_write(region_bar0, 64, &v, 4), 0);
 	}
 }
 
-/* One that came and nobody read goes with the connection. */
-static void unread_ones_hold_nobody(void **)
+/* A descriptor in an unread message is closed with the connection, and does not block that. */
+static void unread_descriptors_do_not_block(void **)
 {
 	const proto::header h = {1, u16(command::device_reset), sizeof(h), proto::type_reply, 0};
 	const int fd = lingering_socket();
@@ -111,8 +111,8 @@ static void unread_ones_hold_nobody(void **)
 	user_hang_up(unique_fd(pair[1]));
 }
 
-/* Nor is it held by one beside a reply that makes no sense. */
-static void wrong_replies_with_one(void **)
+/* A descriptor in an invalid reply does not block the client. */
+static void invalid_reply_with_descriptor(void **)
 {
 	static const u8 body[8] = {};
 	const int fd = lingering_socket();
@@ -120,7 +120,7 @@ static void wrong_replies_with_one(void **)
 		if (!is(m, command::device_reset))
 			return false;
 		m.head.cmd++;
-		f.reply_in_two(m, body, sizeof(body), fd, true);
+		f.reply_in_two_parts(m, body, sizeof(body), fd, true);
 		return true;
 	});
 	device_ptr dev;
@@ -130,8 +130,8 @@ static void wrong_replies_with_one(void **)
 	assert_true(dev->lost());
 }
 
-/* Neither the client that is told of one, nor its end, is held by one that holds who asks or closes it. */
-static void goes_on_with(int fd, bool last)
+/* A descriptor that blocks in fstat(2) or close(2) blocks neither the client nor its end. */
+static void check_not_blocked_by(int fd, bool last)
 {
 	fake_server s([&](fake_server &f, user_message &m) {
 		proto::io_fds_head head = {sizeof(head) + sizeof(proto::io_fd), 0, region_bar0, 1};
@@ -142,7 +142,7 @@ static void goes_on_with(int fd, bool last)
 			return false;
 		memcpy(body.data(), &head, sizeof(head));
 		memcpy(body.data() + sizeof(head), &one, sizeof(one));
-		f.reply_in_two(m, body.data(), body.size(), fd, last);
+		f.reply_in_two_parts(m, body.data(), body.size(), fd, last);
 		return true;
 	});
 	device_ptr dev;
@@ -162,28 +162,28 @@ static void goes_on_with(int fd, bool last)
 	assert_int_equal(dev->region(region_bar2, &r), 0);
 	assert_false(r.flags & region_mappable);
 	dev.reset();
-	end_silent_file(); /* else the server's own close waits */
+	end_silent_file(); /* else the fake server's close blocks */
 }
 
-static void descriptors_that_hold(void **)
+static void descriptors_that_block(void **)
 {
 	const char *why;
 	const int silent = silent_file(&why);
 
-	goes_on_with(lingering_socket(), true);
+	check_not_blocked_by(lingering_socket(), true);
 	if (silent < 0) {
 		print_message("# SKIP a file that never answers: %s\n", why);
 		return;
 	}
-	goes_on_with(silent, false);
+	check_not_blocked_by(silent, false);
 	close(silent);
 }
 
-/* Blocking, and its counter is full: whoever rings it goes on. */
-static void a_full_doorbell(void **)
+/* A blocking eventfd with a full counter does not block the thread that rings it. */
+static void full_doorbell_does_not_block(void **)
 {
-	const unique_fd bell(eventfd(0, EFD_CLOEXEC));
-	fake_server s(doorbells(1, bell.get()));
+	const unique_fd doorbell(eventfd(0, EFD_CLOEXEC));
+	fake_server s(doorbells(1, doorbell.get()));
 	device_ptr dev;
 
 	assert_int_equal(s.attach(&dev), 0);
@@ -191,38 +191,38 @@ static void a_full_doorbell(void **)
 	assert_true(fd >= 0);
 	if (!dev->doorbell_ring(fd))
 		skip(); /* no aio here: the register is written instead */
-	assert_int_equal(eventfd_clear(bell.get()), 1);
-	assert_int_equal(write(bell.get(), &full, sizeof(full)), sizeof(full));
+	assert_int_equal(eventfd_clear(doorbell.get()), 1);
+	assert_int_equal(write(doorbell.get(), &full, sizeof(full)), sizeof(full));
 	assert_true(dev->doorbell_ring(fd));
 	assert_true(dev->doorbell_ring(fd));
 }
 
-/* A descriptor is taken once, however many doorbells name it; and none of an answer that is wrong. */
-static void doorbells_take_few_descriptors(void **)
+/* A descriptor is received once, however many doorbells share it; none is retained from an invalid reply. */
+static void doorbells_share_a_descriptor(void **)
 {
-	const unique_fd bell(eventfd(0, EFD_CLOEXEC));
+	const unique_fd doorbell(eventfd(0, EFD_CLOEXEC));
 	const struct {
 		u32 n, odd;
 		unsigned taken;
 	} rows[] = {{100, ~u32(0), 1}, {100, 99, 0}, {20000, ~u32(0), 0}, {103, ~u32(0), 0}};
 
 	for (const auto &row : rows) {
-		fake_server s(doorbells(row.n, bell.get(), row.odd));
+		fake_server s(doorbells(row.n, doorbell.get(), row.odd));
 		device_ptr dev;
 
 		assert_int_equal(s.attach(&dev), 0);
-		const unsigned before = fds_of(bell.get());
+		const unsigned before = fds_of(doorbell.get());
 		assert_int_equal(dev->region_doorbell_fd(region_bar0, 64) >= 0, row.taken);
-		assert_int_equal(fds_of(bell.get()), before + row.taken);
-		/* Wrong answers end the connection. */
+		assert_int_equal(fds_of(doorbell.get()), before + row.taken);
+		/* Invalid replies end the connection. */
 		assert_int_equal(dev->lost(), !row.taken);
 	}
 }
 
 /* ---- interrupts ---------------------------------------------------------------------------------------- */
 
-/* The server fills the eventfds of our interrupts and leaves: calls that wait end, and so does the device. */
-static void full_interrupts_and_gone(void **)
+/* The server fills the interrupt eventfds and disconnects: waiting calls return, and the device can be closed. */
+static void full_interrupts_then_disconnect(void **)
 {
 	fake_server s([](fake_server &f, user_message &m) {
 		if (!is(m, command::region_read))
@@ -259,22 +259,22 @@ static unique_fd file(u64 bytes, unsigned flags, int seals)
 }
 
 /*
- * Of which the server could take pages away under a mapping: refused, and the region is read and written by
+ * Files that the server could truncate under a mapping are refused: the region is read and written by
  * messages.
  */
-static void regions_that_could_end_are_not_mapped(void **)
+static void unsealed_regions_are_not_mapped(void **)
 {
 	static constexpr u64 size = 2 * MiB;
-	int pipe_ends[2];
+	int pipe_fds[2];
 
-	assert_int_equal(pipe2(pipe_ends, O_CLOEXEC), 0);
-	close(pipe_ends[0]);
+	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+	close(pipe_fds[0]);
 	const unique_fd some[] = {file(size, 0, 0),
 				  file(size, 0, F_SEAL_GROW | F_SEAL_SEAL),
 				  file(size, MFD_HUGETLB | MFD_HUGE_2MB, F_SEAL_SHRINK),
 				  unique_fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)),
 				  unique_fd(open("/", O_PATH | O_CLOEXEC)),
-				  unique_fd(pipe_ends[1])};
+				  unique_fd(pipe_fds[1])};
 
 	for (const unique_fd &fd : some) {
 		fake_server s;
@@ -302,8 +302,8 @@ static void regions_that_could_end_are_not_mapped(void **)
 	assert_int_equal(dev->region_map(region_bar2, 4096, 4096, &m), 0);
 }
 
-/* … but for a server that is trusted with that. */
-static void whoever_is_trusted_may(void **)
+/* A trusted server may share such files. */
+static void trusted_server_may_share_unsealed_files(void **)
 {
 	static u8 page[4096] __attribute__((aligned(4096)));
 	const unique_fd open_end = file(2 * MiB, 0, 0), huge = file(2 * MiB, MFD_HUGETLB | MFD_HUGE_2MB, 0);
@@ -323,8 +323,8 @@ static void whoever_is_trusted_may(void **)
 	assert_int_equal(s.map_fds.size(), 1);
 }
 
-/* Registers there would be no aligned words. */
-static void a_region_begins_on_a_page_of_its_file(void **)
+/* Otherwise its registers would not be aligned. */
+static void region_offset_is_page_aligned(void **)
 {
 	fake_server s;
 	device_ptr dev;
@@ -338,8 +338,8 @@ static void a_region_begins_on_a_page_of_its_file(void **)
 	assert_false(dev->lost());
 }
 
-/* Huge pages go back to their pool by a hole: no server gets a descriptor for them, messages reach them. */
-static void huge_pages_are_not_handed_over(void **)
+/* A server could free huge pages by punching holes: it gets no descriptor of them, only messages. */
+static void huge_pages_are_not_shared(void **)
 {
 	static u8 page[4096] __attribute__((aligned(4096)));
 	const unique_fd small = file(2 * MiB, 0, 0), huge = file(2 * MiB, MFD_HUGETLB | MFD_HUGE_2MB, 0);
@@ -394,7 +394,7 @@ static int parse(const cap_list &l, size_t *areas = nullptr)
 	return err;
 }
 
-/* A reply of 64 KiB would become 400 MB otherwise. */
+/* Otherwise a reply of 64 KiB could need 400 MB. */
 static void capabilities_do_not_overlap(void **)
 {
 	size_t areas;
@@ -411,7 +411,7 @@ static void capabilities_do_not_overlap(void **)
 		l.head.next = next;
 		assert_int_equal(parse(l), -EPROTO);
 	}
-	l.head.next = first_at + 16 + 200 * 16; /* right behind it */
+	l.head.next = first_at + 16 + 200 * 16; /* directly after it */
 	assert_int_equal(parse(l), 0);
 	for (const proto::sparse_area odd : {proto::sparse_area{0, 4096}, {4095, 2}, {0, 300 * 8192}, {8 * 8192, 1}}) {
 		l = good_list(200);
@@ -422,14 +422,14 @@ static void capabilities_do_not_overlap(void **)
 
 /* ---- time ---------------------------------------------------------------------------------------------- */
 
-/* Each answer comes in time; all together do not, and the connection ends, which takes all back. */
-static void slow_answers_end_together(void **)
+/* Each reply comes in time, but not all of them before the deadline: the connection ends, which revokes all. */
+static void slow_replies_miss_the_deadline(void **)
 {
 	static constexpr u64 each_ms = 100, all_ms = 1000;
 	bool slow = false;
 	fake_server s([&](fake_server &, user_message &) {
 		if (slow)
-			poll(nullptr, 0, each_ms); /* what a slow server does */
+			poll(nullptr, 0, each_ms); /* a slow server */
 		return false;
 	});
 	const deadline until = deadline::in_ms(20000);
@@ -438,7 +438,7 @@ static void slow_answers_end_together(void **)
 	u32 v;
 
 	assert_int_equal(s.attach(&dev), 0);
-	/* Quick ones have all the time that each has, before and after. */
+	/* Fast replies meet the deadline. */
 	dev->set_deadline(20000);
 	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), 0);
 	dev->set_deadline(0);
@@ -457,19 +457,19 @@ static void slow_answers_end_together(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(descriptors_that_hold), /* before there are threads */
-		cmocka_unit_test(unread_ones_hold_nobody),
-		cmocka_unit_test(wrong_replies_with_one),
-		cmocka_unit_test(doorbells_that_are_none),
-		cmocka_unit_test(a_full_doorbell),
-		cmocka_unit_test(doorbells_take_few_descriptors),
-		cmocka_unit_test(full_interrupts_and_gone),
-		cmocka_unit_test(regions_that_could_end_are_not_mapped),
-		cmocka_unit_test(a_region_begins_on_a_page_of_its_file),
-		cmocka_unit_test(whoever_is_trusted_may),
-		cmocka_unit_test(huge_pages_are_not_handed_over),
+		cmocka_unit_test(descriptors_that_block), /* forks: before there are threads */
+		cmocka_unit_test(unread_descriptors_do_not_block),
+		cmocka_unit_test(invalid_reply_with_descriptor),
+		cmocka_unit_test(unusable_doorbell_files),
+		cmocka_unit_test(full_doorbell_does_not_block),
+		cmocka_unit_test(doorbells_share_a_descriptor),
+		cmocka_unit_test(full_interrupts_then_disconnect),
+		cmocka_unit_test(unsealed_regions_are_not_mapped),
+		cmocka_unit_test(region_offset_is_page_aligned),
+		cmocka_unit_test(trusted_server_may_share_unsealed_files),
+		cmocka_unit_test(huge_pages_are_not_shared),
 		cmocka_unit_test(capabilities_do_not_overlap),
-		cmocka_unit_test(slow_answers_end_together),
+		cmocka_unit_test(slow_replies_miss_the_deadline),
 	};
 
 	alarm(100);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the check asks of usdmactl and of the machine in each situation."""
+"""The test cases of each situation: commands in the guest, and the expected results."""
 
 import json
 import re
@@ -16,8 +16,8 @@ def group_of(guest, bdf):
     return guest.run(f"basename $(readlink /sys/bus/pci/devices/{bdf}/iommu_group)").out.strip()
 
 
-def ask_json(guest, arguments, prefix=""):
-    """(status, what a command of usdmactl says)."""
+def query_json(guest, arguments, prefix=""):
+    """(status, the parsed output of a command of usdmactl)."""
     result = guest.run(f"{prefix} usdmactl --json {arguments}")
     try:
         return result.status, json.loads(result.out)
@@ -26,12 +26,12 @@ def ask_json(guest, arguments, prefix=""):
 
 
 def doctor(guest, prefix=""):
-    status, said = ask_json(guest, "doctor", prefix)
+    status, said = query_json(guest, "doctor", prefix)
     return status, {c["id"]: c for c in said.get("checks", [])}
 
 
 def fix(guest, point):
-    """Runs exactly the command that doctor names (root needs no sudo)."""
+    """Runs the command that doctor names (root needs no sudo)."""
     return guest.run(point["fix"].replace("sudo ", ""))
 
 
@@ -42,25 +42,25 @@ def as_user(command, memlock_kib="8192"):
             f"su -s /bin/sh user -c 'export PATH=/bin:/usr/bin LD_LIBRARY_PATH=/usr/lib/usdma-test; {quoted}'")
 
 
-# ---- from a cold machine to a bound device, by doctor's own words -----------------------------------------
+# ---- from a booted machine to a bound device, by the commands that doctor names -----------------------------
 
 
 def cold_machine(guest, to, devices):
     first = devices[0]
     status, by = doctor(guest)
-    to.check(status == 1 and by["iommu"]["state"] == "ok", "doctor: the IOMMU is seen", by)
+    to.check(status == 1 and by["iommu"]["state"] == "ok", "doctor: the IOMMU is found", by)
     to.check(by["modules"]["state"] == "failed" and "modprobe" in by["modules"]["fix"], "doctor: VFIO is not loaded yet", by)
     refused = guest.run(f"usdmactl bind {first}")
-    to.check(refused.status == 1 and "modprobe vfio-pci" in refused.err, "bind: says what to load", refused.err)
+    to.check(refused.status == 1 and "modprobe vfio-pci" in refused.err, "bind: names the module to load", refused.err)
     fix(guest, by["modules"])
     status, by = doctor(guest)
     to.check(status == 1 and by["modules"]["state"] == "ok", "doctor: its command loaded VFIO", by)
     to.check(by["devices"]["state"] == "failed" and f"usdmactl bind {first}" in by["devices"]["fix"], "doctor: names the device to bind", by)
     opened = guest.run(f"usdmactl selftest {first}")
-    to.check(opened.status == 1 and f"usdmactl bind {first}" in opened.err, "open: not bound, and what binds it", opened.err)
-    status, said = ask_json(guest, f"bind {first} --dry-run")
+    to.check(opened.status == 1 and f"usdmactl bind {first}" in opened.err, "open: not bound; the error names the command that binds it", opened.err)
+    status, said = query_json(guest, f"bind {first} --dry-run")
     at = guest.run(f"basename $(readlink /sys/bus/pci/devices/{first}/driver)").out.strip()
-    to.check(status == 0 and said["dry_run"] and at != "vfio-pci", "bind --dry-run: leaves the device where it is", (said, at))
+    to.check(status == 0 and said["dry_run"] and at != "vfio-pci", "bind --dry-run: does not change the device's driver", (said, at))
     fix(guest, by["devices"])
     for bdf in devices[1:]:
         guest.run(f"usdmactl bind {bdf}")
@@ -69,27 +69,27 @@ def cold_machine(guest, to, devices):
     to.check(by["memlock"]["state"] == "ok", "doctor: root may lock memory", by)
 
 
-def what_is_there(guest, to, devices):
+def list_and_info(guest, to, devices):
     first = devices[0]
-    status, found = ask_json(guest, "list")
+    status, found = query_json(guest, "list")
     one = {d["address"]: d for d in found}.get(first, {})
     to.check(status == 0 and one.get("engine") == "edu" and one.get("driver") == "vfio-pci"
              and one.get("group_members") == [first], "list: engine, driver, group", found)
-    status, said = ask_json(guest, f"info {first}")
+    status, said = query_json(guest, f"info {first}")
     bar = {r["name"]: r for r in said.get("regions", [])}.get("BAR0", {})
     to.check(status == 0 and said.get("transport") in ("type1", "iommufd") and bar.get("size") == 1 << 20
              and said.get("interrupts", {}).get("MSI") == 1 and any(c["name"] == "MSI" for c in said.get("capabilities", [])),
              "info: regions, interrupts, capabilities", said)
     engine = said.get("engine") or {}
     to.check(engine.get("driver") == "edu" and 0 < engine.get("memory_size", 0) <= 4096, "info: the engine's limits", said)
-    status, said = ask_json(guest, f"reset {first}")
-    to.check(status == 0 and said.get("reset"), "reset: behind a port of its own, it works", said)
+    status, said = query_json(guest, f"reset {first}")
+    to.check(status == 0 and said.get("reset"), "reset: succeeds for a device behind its own port", said)
 
 
-def file_through(guest, to, first):
+def copy_file(guest, to, first):
     guest.run("dd if=/dev/urandom of=/tmp/in bs=1000 count=33")
     result = guest.run(f"usdmactl --json selftest {first} --file /tmp/in --out /tmp/back")
-    to.check(result.status == 0 and json.loads(result.out)["ok"], "selftest: every way of copying", result.out + result.err)
+    to.check(result.status == 0 and json.loads(result.out)["ok"], "selftest: every kind of copy", result.out + result.err)
     sums = guest.run("sha256sum /tmp/in /tmp/back | cut -d' ' -f1").out.split()
     to.check(len(sums) == 2 and sums[0] == sums[1], "a file through edu and back has the same checksum", sums)
 
@@ -101,8 +101,9 @@ def owners(guest, to, first):
               "until ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q /dev/vfio/[0-9] || [ $n = 100 ]; do n=$((n+1)); sleep 0.01; done; "
               f"usdmactl unbind {first}; echo $?; usdmactl info {first} >/dev/null; echo $?; killall usdmactl; sleep 1")
     result = guest.run(script)
-    to.check(result.out.split()[:2] == ["1", "1"] and "usdmactl)" in result.err, "unbind, info: refused while a process has it", result.out + result.err)
-    to.check("in use" in result.err, "open: a second process is told who is in the way", result.err)
+    to.check(result.out.split()[:2] == ["1", "1"] and "usdmactl)" in result.err, "unbind, info: refused while a process has the device open",
+             result.out + result.err)
+    to.check("in use" in result.err, "open: a second process gets an error that the device is in use", result.err)
 
 
 def unprivileged(guest, to, devices):
@@ -112,8 +113,8 @@ def unprivileged(guest, to, devices):
     status, by = doctor(guest_as(guest))
     to.check(status == 1 and by["permissions"]["state"] == "failed" and group in by["permissions"]["fix"], "doctor: a user without permission", by)
     opened = guest.run(as_user(f"usdmactl selftest {first}"))
-    to.check(opened.status == 1 and group in opened.err and "permission" in opened.err, "open: no permission, and on what", opened.err)
-    for _ in devices:  # its command fixes one file after the other
+    to.check(opened.status == 1 and group in opened.err and "permission" in opened.err, "open: no permission; the error names the file", opened.err)
+    for _ in devices:  # doctor's command fixes one file at a time
         guest.run(f"USER=user; {by['permissions']['fix'].replace('sudo ', '')}")
         _, by = doctor(guest_as(guest))
         if by["permissions"]["state"] == "ok":
@@ -168,7 +169,7 @@ def run_tap(guest, to, name, program, arguments, devices, env=""):
     to.tap(f"{name} on kernel VFIO", guest.run(f"exec env {env} {command}", PROGRAM_SECONDS))
 
 
-# What the kernel says of a transfer that the IOMMU stops; {}: the device.
+# The kernel's message about a transfer that the IOMMU blocks; {}: the device.
 DMAR_FAULT = r"DMAR:.*DMA Write.*{}.*fault addr 0x666000000"
 
 
@@ -179,32 +180,32 @@ def engine_below_streams(guest, to, programs, first, fault):
     to.check(re.search(fault.format(re.escape(first[5:])), log), "the IOMMU's own fault for the stray transfer is in the kernel's log", log)
 
 
-# Suites that fit into edu's own memory of 3.5 KiB; all run with host memory lent to it, so that each copy passes through it.
+# Suites that fit into edu's own memory of 3.5 KiB. All run with host memory as device memory: each copy passes through edu.
 OWN_MEMORY = ("copies",)
 # Run once more with each device in an address space of its own.
 ISOLATED = ("native", "core-peers")
 
 
-LENT = "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=16M USDMA_HOST_ARENA=1M"
+HOST_MEMORY = "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=16M USDMA_HOST_ARENA=1M"
 
-# What kernel VFIO cannot show, and why.
+# Suites that kernel VFIO or edu cannot run: {name: reason}.
 NOT_HERE = {
-    "acl-ipc": "two processes share a device there; the kernel gives a VFIO device to one at a time",
+    "acl-ipc": "two processes share a device; kernel VFIO lets one process at a time open it",
     "acl-ops": "moves some 100 MiB, which is hours of edu's 4 KiB transfers; it has no small form yet",
 }
 
 
 def suites(guest, to, programs, devices):
-    to.check(programs.suites, "there are suites for every transport")
+    to.check(programs.suites, "the build has suites for every transport")
     for name, program, arguments, needed in programs.suites:
         if name in NOT_HERE or needed > len(devices):
             to.skip(f"{name} on kernel VFIO", NOT_HERE.get(name, f"needs {needed} devices, this machine has {len(devices)}"))
             continue
         if name in OWN_MEMORY:
             run_tap(guest, to, f"{name}, own memory", program, arguments, devices[:needed])
-        run_tap(guest, to, name, program, arguments, devices[:needed], LENT)
+        run_tap(guest, to, name, program, arguments, devices[:needed], HOST_MEMORY)
         if name in ISOLATED:
-            run_tap(guest, to, f"{name}, isolated", program, arguments, [d + ":isolated=yes" for d in devices[:needed]], LENT)
+            run_tap(guest, to, f"{name}, isolated", program, arguments, [d + ":isolated=yes" for d in devices[:needed]], HOST_MEMORY)
 
 
 # ---- the situations -------------------------------------------------------------------------------------
@@ -215,8 +216,8 @@ def with_iommu(guest, to, programs, fault=DMAR_FAULT):
     if not to.check(len(devices) == 2, "both edu devices are there", devices):
         return
     cold_machine(guest, to, devices)
-    what_is_there(guest, to, devices)
-    file_through(guest, to, devices[0])
+    list_and_info(guest, to, devices)
+    copy_file(guest, to, devices[0])
     engine_below_streams(guest, to, programs, devices[0], fault)
     owners(guest, to, devices[0])
     unprivileged(guest, to, devices)
@@ -239,17 +240,17 @@ def without_iommu(guest, to, programs):
     first = devices[0]
     guest.run(LOAD_VFIO)
     status, by = doctor(guest)
-    to.check(status == 1 and by["iommu"]["state"] == "failed" and by["iommu"]["fix"], "doctor: no IOMMU, and what to do", by)
-    to.check(by["modules"]["state"] == "ok", "doctor: the modules are no part of the trouble", by)
+    to.check(status == 1 and by["iommu"]["state"] == "failed" and by["iommu"]["fix"], "doctor: no IOMMU, with a remedy", by)
+    to.check(by["modules"]["state"] == "ok", "doctor: the modules are loaded", by)
     to.check(by["devices"]["state"] == "failed", "doctor: no device can be ready", by)
     refused = guest.run(f"usdmactl bind {first}")
-    to.check(refused.status == 1 and "IOMMU" in refused.err, "bind: refused for want of an IOMMU", refused.err)
+    to.check(refused.status == 1 and "IOMMU" in refused.err, "bind: refused for lack of an IOMMU", refused.err)
     opened = guest.run(f"usdmactl selftest {first}")
-    to.check(opened.status == 1 and "IOMMU" in opened.err, "open: refused for want of an IOMMU", opened.err)
-    status, said = ask_json(guest, f"info {first}")
-    to.check(status == 0 and said["pci"]["iommu_group"] is None and said["regions"], "info: what sysfs tells works all the same", said)
+    to.check(opened.status == 1 and "IOMMU" in opened.err, "open: refused for lack of an IOMMU", opened.err)
+    status, said = query_json(guest, f"info {first}")
+    to.check(status == 0 and said["pci"]["iommu_group"] is None and said["regions"], "info: values of sysfs are reported without an IOMMU", said)
     soft = guest.run("usdmactl selftest sim:mem=16M --size 64K")
-    to.check(soft.status == 0, "the software device works all the same", soft.out + soft.err)
+    to.check(soft.status == 0, "the software device works without an IOMMU", soft.out + soft.err)
 
 
 def shared_group(guest, to, programs):
@@ -260,43 +261,43 @@ def shared_group(guest, to, programs):
     guest.run(LOAD_VFIO)
     status, by = doctor(guest)
     to.check(status == 1 and by["iommu"]["state"] == "ok" and by["devices"]["state"] == "failed"
-             and other in by["devices"]["text"], "doctor: the group is shared, and with whom", by)
-    status, found = ask_json(guest, "list")
+             and other in by["devices"]["text"], "doctor: the group is shared; the other device is named", by)
+    status, found = query_json(guest, "list")
     one = {d["address"]: d for d in found}.get(first, {})
     to.check(other in one.get("group_members", []) and one.get("group_sharers"), "list: the group's members", found)
     refused = guest.run(f"usdmactl bind {first}")
     to.check(refused.status == 1 and other in refused.err, "bind: refused, naming the other device", refused.err)
-    # By hand, as people do it: a group whose other members are at no driver is one that the kernel lets out.
+    # Bound by hand: the kernel allows a group whose other members have no driver.
     guest.run(f"echo vfio-pci > /sys/bus/pci/devices/{first}/driver_override; echo {first} > /sys/bus/pci/drivers_probe")
     opened = guest.run(f"usdmactl selftest {first}")
-    to.check(opened.status == 0, "bound by hand: works while the others are at no driver", opened.out + opened.err)
-    status, said = ask_json(guest, f"reset {first}")
-    to.check(status == 1 and "cannot be reset by itself" in said.get("error", ""), "reset: refused, and why", said)
-    given_up(guest, to, programs, first, "stays")
+    to.check(opened.status == 0, "bound by hand: works while the other devices have no driver", opened.out + opened.err)
+    status, said = query_json(guest, f"reset {first}")
+    to.check(status == 1 and "cannot be reset by itself" in said.get("error", ""), "reset: refused with the reason", said)
+    reset_during_copy(guest, to, programs, first, "stays")
 
 
 # ---- a device that hangs ---------------------------------------------------------------------------
 
 
-def given_up(guest, to, programs, first, what):
-    """Resets while a copy runs; then the device is as good as before to the next program."""
-    run_tap(guest, to, "vm-reset", programs.own("vm-reset"), [what], [first])
+def reset_during_copy(guest, to, programs, first, reset_works):
+    """Runs vm-reset, which loses the device during a copy; then the next program can use it."""
+    run_tap(guest, to, "vm-reset", programs.own("vm-reset"), [reset_works], [first])
     after = guest.run(f"usdmactl selftest {first}")
-    to.check(after.status == 0, "given up in mid-copy: the next program copies on it", after.out + after.err)
+    to.check(after.status == 0, "after the device was lost during a copy: the next program copies on it", after.out + after.err)
 
 
-def is_hung(guest, to, programs):
+def hanging_device(guest, to, programs):
     first = edu_addresses(guest)[0]
     guest.run(LOAD_VFIO)
     guest.run(f"usdmactl bind {first}")
-    given_up(guest, to, programs, first, "resets")
+    reset_during_copy(guest, to, programs, first, "resets")
 
 
-# ---- nodes ------------------------------------------------------------------------------------------------
+# ---- NUMA nodes -------------------------------------------------------------------------------------------
 
 
 def perf_rows(guest, arguments, prefix=""):
-    """What usdma-perf says of a short run; none: what it said instead."""
+    """(rows of a short run of usdma-perf, its error output); no rows: it failed."""
     done = guest.run(f"{prefix} usdma-perf -q --json - --seconds 0.01 --repeats 1 --cold-bytes 4M --verify {arguments}", 120)
     try:
         return json.loads(done.out)["rows"], done.err
@@ -306,14 +307,14 @@ def perf_rows(guest, arguments, prefix=""):
 
 def two_nodes(guest, to, programs):
     rows, said = perf_rows(guest, "--numa all -s 4K -w h2d,page-d2h")
-    places = [(r["client_node"], r["engine_node"]) for r in rows]
-    to.check(places == [(c, e) for c in (0, 1) for e in (0, 1) for _ in range(2)], "usdma-perf: each pair of nodes, each way", said or places)
+    node_pairs = [(r["client_node"], r["engine_node"]) for r in rows]
+    to.check(node_pairs == [(c, e) for c in (0, 1) for e in (0, 1) for _ in range(2)], "usdma-perf: each pair of nodes, each direction", said or node_pairs)
     to.check(rows and all(r["client_cpu"] // 2 == r["client_node"] and r["engine_cpu"] // 2 == r["engine_node"] for r in rows),
              "usdma-perf: client and engines run on the nodes named", rows)
     to.check(rows and all(r["host_memory_node"] == r["client_node"] and r["verified"] for r in rows),
-             "usdma-perf: host memory lies where it shall, and all of it was copied", rows)
+             "usdma-perf: host memory is on the client's node, and the copies are verified", rows)
     for node in (0, 1):
         rows, said = perf_rows(guest, "-s 4K -w h2d", f"USDMA_NUMA_NODE={node}")
-        to.check([r["host_memory_node"] for r in rows] == [node], f"USDMA_NUMA_NODE={node}: the library's pinned memory is there", said or rows)
+        to.check([r["host_memory_node"] for r in rows] == [node], f"USDMA_NUMA_NODE={node}: the library's pinned memory is on this node", said or rows)
     refused = guest.run("usdma-perf --numa 0:2")
-    to.check(refused.status == 1 and "node 2" in refused.err and "0, 1" in refused.err, "usdma-perf: a node that is none", refused.err)
+    to.check(refused.status == 1 and "node 2" in refused.err and "0, 1" in refused.err, "usdma-perf: an invalid node is refused", refused.err)

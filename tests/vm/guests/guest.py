@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One virtual machine: starts it, runs commands in it, notices a panic or a hang."""
+"""One virtual machine: starts it, runs commands in it, detects a panic or a hang."""
 
 import os
 import select
@@ -8,19 +8,19 @@ import subprocess
 import time
 
 
-# A program that sleeps for good is ended after so long of the guest's own time, which passes quickly while all sleep.
+# The limit of a command in guest time, which passes quickly while all programs sleep.
 GUEST_SECONDS = 7200
 
 
-# The guest's time passes with its instructions, and jumps while it is idle: what edu's 100 ms a transfer would take is not
-# waited for.  A guest with a disk must not: its time would jump while the disk is at work.
+# Guest time passes with instructions, and jumps while the guest is idle, so that edu's 100 ms a transfer take no real time.
+# Not for a guest with a disk: its time would jump during disk accesses.
 JUMPING = ["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=4,sleep=off"]
 STEADY = ["-accel", "tcg,thread=multi", "-smp", "2"]
 STEADY_FOUR = ["-accel", "tcg,thread=multi", "-smp", "4"]
 
 
 class GuestError(Exception):
-    """The machine panicked, hung or went away: everything after it is void."""
+    """The machine panicked, hung or exited: the rest of its test cannot run."""
 
 
 class Result:
@@ -31,7 +31,7 @@ class Result:
 
 
 def read_logs(scratch):
-    """What the emulator and the guest's console said."""
+    """The logs of the emulator and of the guest's console."""
     text = []
     for name in ("qemu.log", "console.log"):
         path = os.path.join(scratch, name)
@@ -44,7 +44,7 @@ def read_logs(scratch):
 class Guest:
     def __init__(self, kernel, initrd, scratch, devices, cmdline, deadline, memory=1024, clock=JUMPING, boot_seconds=180,
                  emulator=("qemu-system-x86_64",), env=None, cpu="max", console="ttyS0", patience=1):
-        self.patience = patience  # its deadlines are so many times longer
+        self.patience = patience  # a factor for deadlines
         self.deadline = deadline
         self.scratch = scratch
         sock_path = os.path.join(scratch, "port")
@@ -76,14 +76,14 @@ class Guest:
 
     def _await_ready(self, seconds):
         try:
-            line = self._line(self._soonest(seconds))
+            line = self._line(self._until(seconds))
         except GuestError:
             self.stop()
             raise
         if line != b"ready":
-            raise GuestError(f"the guest greets with {line!r}")
+            raise GuestError(f"expected 'ready' from the guest, received {line!r}")
 
-    def _soonest(self, seconds):
+    def _until(self, seconds):
         return min(time.monotonic() + seconds * self.patience, self.deadline)
 
     def _more(self, until):
@@ -95,11 +95,11 @@ class Guest:
             if ready:
                 data = self._conn.recv(1 << 16)
                 if not data:
-                    raise GuestError("the guest ended (panic or a crash of the emulator)")
+                    raise GuestError("the guest exited (panic or a crash of the emulator)")
                 self._buf += data
                 return
             if self.process.poll() is not None:
-                raise GuestError(f"the emulator ended with status {self.process.returncode}")
+                raise GuestError(f"the emulator exited with status {self.process.returncode}")
 
     def _line(self, until):
         while b"\n" not in self._buf:
@@ -116,19 +116,19 @@ class Guest:
         return data.decode(errors="replace")
 
     def run(self, command, seconds=180):
-        """Runs a shell command in the guest, which may take so many seconds here, and GUEST_SECONDS there."""
+        """Runs a shell command in the guest.  Its limits: these seconds of real time, GUEST_SECONDS of guest time."""
         self._id += 1
         text = command.encode() + b"\n"
         self._conn.sendall(b"%d %d %d\n" % (self._id, GUEST_SECONDS, len(text)) + text)
-        until = self._soonest(seconds)
+        until = self._until(seconds)
         fields = self._line(until).split()
         if len(fields) != 4 or int(fields[0]) != self._id:
-            raise GuestError(f"the guest answers with {fields!r}")
+            raise GuestError(f"invalid reply of the guest: {fields!r}")
         out = self._take(int(fields[2]), until)
         return Result(int(fields[1]), out, self._take(int(fields[3]), until))
 
     def ended(self, seconds):
-        """Waits for a machine that was told to switch itself off."""
+        """Waits for a machine that is shutting down."""
         try:
             return self.process.wait(min(seconds, max(self.deadline - time.monotonic(), 0))) == 0
         except subprocess.TimeoutExpired:

@@ -8,7 +8,7 @@ import stat
 import subprocess
 
 BUSYBOX = "/bin/busybox"
-# Where the guest's loader looks by itself: it has no cache of other places.
+# Default folders of the guest's loader, which has no ld.so.cache.
 STANDARD = ("/lib/", "/usr/lib/", "/lib64/")
 
 
@@ -60,13 +60,13 @@ class Archive:
 
 
 class Tools:
-    """For programs of this machine, or of another: their libraries then lie below SYSROOT, and RUNNER runs them here."""
+    """Tools for programs of this machine; or of another architecture: libraries below SYSROOT, RUNNER emulates programs."""
 
     def __init__(self, sysroot="", runner=(), strip="strip", busybox=BUSYBOX):
         self.sysroot, self.runner, self.strip, self.busybox = sysroot, list(runner), strip, busybox
 
     def here(self, library):
-        """Where the file lies that the loader names."""
+        """The file on this machine for a library that the loader names."""
         return self.sysroot + library if library.startswith(STANDARD) else library
 
 
@@ -74,7 +74,7 @@ HERE = Tools()
 
 
 def shared_libraries(program, build_dir, tools=HERE):
-    """What the loader would map: (name in the guest, file here) of each library."""
+    """(path in the guest, file on this machine) of each library that the program loads."""
     env = dict(os.environ, LD_LIBRARY_PATH="", **({"LD_TRACE_LOADED_OBJECTS": "1"} if tools.runner else {}))
     shown = subprocess.run([*(tools.runner or ["ldd"]), program], capture_output=True, text=True, env=env, check=False).stdout
     missing = re.findall(r"(\S+) => not found", shown)
@@ -116,7 +116,7 @@ def add_modules(archive, kernel, modules, names):
 
 
 def guest_text(*names):
-    """Parts of the guest's first program, which lie beside this file."""
+    """The concatenated parts of the guest's init script."""
     text = ""
     for name in names:
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as f:

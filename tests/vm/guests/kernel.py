@@ -54,10 +54,10 @@ def find(cache):
         _fetch(cache)
     except (OSError, subprocess.CalledProcessError) as e:
         raise KernelError(f"no Debian 6.1 kernel is installed and fetching one failed ({e}); "
-                          "cure: apt-get install linux-image-amd64") from e
+                          "remedy: apt-get install linux-image-amd64") from e
     kernel = _in_root(f"{cache}/kernel")
     if not kernel:
-        raise KernelError(f"the fetched kernel package in {cache} holds no usable image")
+        raise KernelError(f"the fetched kernel package in {cache} has no usable image")
     return kernel
 
 
@@ -93,7 +93,7 @@ class Modules:
         return [d for d in found.group(1).decode().split(",") if d] if found else []
 
     def closure(self, names):
-        """The modules and all that they need, each before those that need it."""
+        """The modules and their dependencies, in the order of loading."""
         order = []
 
         def visit(name):

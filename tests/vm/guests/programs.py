@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the guest runs: our tools, the check's own programs, and the suites that run on every transport."""
+"""The programs for the guest: our tools, those of tests/vm, and the suites for every transport."""
 
 import fnmatch
 import json
@@ -12,8 +12,7 @@ class ProgramError(Exception):
 
 # Suites whose programs take any device by USDMA_DEVICES; each test there is "runner … -- PROGRAM [ARGUMENT]…".
 SUITE = "integration-embedded"
-# Look for parts of copies on several units of an engine, where edu has one; want faults on demand, or a timing that only a
-# software device has; move too much for it.
+# These need several engines, where edu has one, injected faults, or the timing of a software device, or copy too much for edu.
 NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
               "holds", "acl-holds", "beats", "files", "files-cached", "files-threads", "files-faults", "files-faults-threads", "pageable", "timing")
 
@@ -21,7 +20,7 @@ NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work"
 class Programs:
     def __init__(self, build_dir, pattern="*"):
         self.build_dir = build_dir
-        # Once each: variants of a suite differ in settings of the software device.
+        # Each program once: variants of a suite differ in settings of the software device.
         once = {(program, *arguments): (name, program, arguments, devices) for name, program, arguments, devices in reversed(list(self._suite_tests()))}
         self.suites = [s for s in reversed(once.values()) if s[0] not in NOT_ON_EDU and fnmatch.fnmatchcase(s[0], pattern)]
         self._own = list(self._below("tests/vm"))
@@ -38,7 +37,7 @@ class Programs:
                 yield path
 
     def _suite_tests(self):
-        """(name, program, arguments, devices it wants) of each test that the build registers for every transport."""
+        """(name, program, arguments, number of devices) of each test that the build registers for every transport."""
         info = os.path.join(self.build_dir, "meson-info", "intro-tests.json")
         if not os.path.exists(info):
             raise ProgramError(f"{self.build_dir} is no build directory: meson setup {self.build_dir}")

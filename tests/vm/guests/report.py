@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test results as TAP on standard output, one point after the other, from several machines at once."""
+"""Prints TAP; several machines report their points at the same time."""
 
 import re
 import sys
@@ -42,7 +42,7 @@ class Report:
 
 
 class Scope:
-    """A report with a name before each point: the situation that the point was seen in."""
+    """A report that puts the situation's name before each point."""
 
     def __init__(self, report, name):
         self.report = report
@@ -59,7 +59,7 @@ class Scope:
         self.report.note(f"{self.name}: {text}")
 
     def tap(self, name, result):
-        """Each point of a program's TAP; and one for the program as a whole: its plan and its status."""
+        """Reports each point of a program's TAP, and one for its plan and status."""
         points, plan, bail = parse(result.out)
         for ok, text, skipped in points:
             if skipped is not None:
@@ -70,7 +70,7 @@ class Scope:
         why = f"status {result.status}, {len(points)} of {plan} points{', ' + bail if bail else ''}"
         self.check(whole, f"{name}: ran to its end", why)
         if not whole or not all(p[0] for p in points):
-            self.note(f"{name} said:\n{excerpt(result)}")  # once for all of its points
+            self.note(f"output of {name}:\n{excerpt(result)}")  # once for all of its points
 
 
 def excerpt(result, lines=60):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The machines that the check boots."""
+"""The machines that tests/vm/run boots."""
 
 from guests import asks, disk, guest
 
@@ -9,30 +9,30 @@ MACHINE_PLAIN = ["-machine", "q35"]
 
 
 def edu_alone(n):
-    """Behind a root port of its own: alone in its group, and resettable by the port."""
+    """An edu device behind its own root port: alone in its IOMMU group, and reset by the port."""
     return ["-device", f"pcie-root-port,id=port{n},chassis={n},slot={n}", "-device", f"{EDU},bus=port{n}"]
 
 
-# One for each process of the suites that run in four.
+# One for each process of the suites with four processes.
 FOUR_EDUS = [word for n in range(1, 5) for word in edu_alone(n)]
-# Behind a bridge to conventional PCI, with a neighbour: one group of both.
+# Two devices behind a bridge to conventional PCI, which share a group.
 EDU_SHARED = ["-device", "pcie-pci-bridge,id=bridge1", "-device", f"{EDU},bus=bridge1,addr=1",
               "-device", f"{EDU},bus=bridge1,addr=2"]
 
 
-# Two nodes of two CPUs and half of the memory each; no device: the software device's engines are moved about.
+# Two nodes of two CPUs and half of the memory each; no device: the test moves the software device's engines between them.
 NODES = ["-object", "memory-backend-ram,id=half0,size=512M", "-numa", "node,nodeid=0,cpus=0-1,memdev=half0",
          "-object", "memory-backend-ram,id=half1,size=512M", "-numa", "node,nodeid=1,cpus=2-3,memdev=half1",
          "-numa", "dist,src=0,dst=1,val=21"]
 
 
 class Situation:
-    def __init__(self, name, devices, cmdline, ask, clock=guest.JUMPING):
+    def __init__(self, name, devices, cmdline, case, clock=guest.JUMPING):
         self.clock = clock
         self.name = name
         self.devices = devices
         self.cmdline = cmdline
-        self.ask = ask
+        self.case = case
 
 
 ALL = [
@@ -41,6 +41,6 @@ ALL = [
     Situation("kernel-vfio", MACHINE_IOMMU + FOUR_EDUS, "intel_iommu=on", asks.all_suites),
     Situation("no-iommu", MACHINE_PLAIN + edu_alone(1), "", asks.without_iommu),
     Situation("numa", MACHINE_PLAIN + NODES, "", asks.two_nodes, guest.STEADY_FOUR),
-    Situation("reset", MACHINE_IOMMU + edu_alone(1), "intel_iommu=on", asks.is_hung),
+    Situation("reset", MACHINE_IOMMU + edu_alone(1), "intel_iommu=on", asks.hanging_device),
     Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
 ]

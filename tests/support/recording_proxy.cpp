@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tests/support/nosy.h"
+#include "tests/support/recording_proxy.h"
 
 #include "tests/support/sim_process.h"
 #include "tests/support/test.h"
@@ -18,10 +18,10 @@ namespace usdma::test {
 
 namespace proto = vfio::proto;
 
-static constexpr uint16_t own_id = 0xbeef; /* usdma-sim counts from 0, and these tests ask it for less */
-static constexpr int look_ms = 20;
+static constexpr uint16_t own_id = 0xbeef; /* usdma-sim counts from 0, and sends fewer messages in these tests */
+static constexpr int poll_ms = 20;
 
-proto::header nosy_message::head() const
+proto::header proxy_message::head() const
 {
 	proto::header h;
 
@@ -29,13 +29,13 @@ proto::header nosy_message::head() const
 	return h;
 }
 
-nosy_message::~nosy_message()
+proxy_message::~proxy_message()
 {
 	for (int fd : fds)
 		close(fd);
 }
 
-static bool get(int sock, unsigned char *buf, size_t len, std::vector<int> *fds)
+static bool recv_all(int sock, unsigned char *buf, size_t len, std::vector<int> *fds)
 {
 	alignas(cmsghdr) char control[CMSG_SPACE(64 * sizeof(int))];
 
@@ -64,7 +64,7 @@ static bool get(int sock, unsigned char *buf, size_t len, std::vector<int> *fds)
 	return true;
 }
 
-static bool put(int sock, const unsigned char *buf, size_t len, const std::vector<int> &fds)
+static bool send_all(int sock, const unsigned char *buf, size_t len, const std::vector<int> &fds)
 {
 	alignas(cmsghdr) char control[CMSG_SPACE(64 * sizeof(int))] = {};
 
@@ -92,7 +92,7 @@ static bool put(int sock, const unsigned char *buf, size_t len, const std::vecto
 	return true;
 }
 
-nosy_server::nosy_server(const std::string &path, const std::string &to, change_fn change)
+recording_proxy::recording_proxy(const std::string &path, const std::string &to, change_fn change)
 	: path_(path), to_(to), change_(std::move(change))
 {
 	sockaddr_un addr = {};
@@ -106,7 +106,7 @@ nosy_server::nosy_server(const std::string &path, const std::string &to, change_
 	thread_ = std::thread([this] { serve(); });
 }
 
-nosy_server::~nosy_server()
+recording_proxy::~recording_proxy()
 {
 	{
 		std::lock_guard guard(lock_);
@@ -114,13 +114,13 @@ nosy_server::~nosy_server()
 		quit_ = true;
 	}
 	thread_.join();
-	for (const kept_file &f : kept_)
+	for (const retained_file &f : files_)
 		munmap(f.data, f.size);
 	close(listener_);
 	unlink(path_.c_str());
 }
 
-void nosy_server::serve()
+void recording_proxy::serve()
 {
 	for (;;) {
 		pollfd p = {listener_, POLLIN, 0};
@@ -130,16 +130,16 @@ void nosy_server::serve()
 			if (quit_)
 				return;
 		}
-		if (poll(&p, 1, look_ms) != 1)
+		if (poll(&p, 1, poll_ms) != 1)
 			continue;
-		const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), server = dial(to_);
+		const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), server = connect_unix(to_);
 
 		relay(client, server);
 		close(server);
 	}
 }
 
-void nosy_server::relay(int client, int server)
+void recording_proxy::relay(int client, int server)
 {
 	{
 		std::lock_guard guard(lock_);
@@ -147,23 +147,23 @@ void nosy_server::relay(int client, int server)
 		client_ = client;
 		areas_.clear();
 	}
-	for (bool goes_on = true; goes_on;) {
+	for (bool connected = true; connected;) {
 		pollfd p[] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
 
-		poll(p, 2, look_ms);
+		poll(p, 2, poll_ms);
 		if (p[0].revents)
-			goes_on = pass(client, server, true);
-		if (goes_on && p[1].revents)
-			goes_on = pass(server, client, false);
+			connected = forward(client, server, true);
+		if (connected && p[1].revents)
+			connected = forward(server, client, false);
 		std::lock_guard guard(lock_);
-		goes_on &= !quit_;
+		connected &= !quit_;
 	}
 	std::lock_guard guard(lock_);
 	client_ = -1;
 	close(client);
 }
 
-void nosy_server::note(const nosy_message &m, bool from_client)
+void recording_proxy::record(const proxy_message &m, bool from_client)
 {
 	const proto::header h = m.head();
 	std::lock_guard guard(lock_);
@@ -177,7 +177,7 @@ void nosy_server::note(const nosy_message &m, bool from_client)
 			continue;
 		void *p = mmap(nullptr, size_t(st.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (p != MAP_FAILED)
-			kept_.push_back(
+			files_.push_back(
 				{name, st.st_ino, static_cast<unsigned char *>(p), size_t(st.st_size), from_client});
 	}
 	if (from_client && h.cmd == uint16_t(proto::command::dma_map) &&
@@ -189,18 +189,18 @@ void nosy_server::note(const nosy_message &m, bool from_client)
 	}
 }
 
-bool nosy_server::pass(int from, int to, bool from_client)
+bool recording_proxy::forward(int from, int to, bool from_client)
 {
-	nosy_message m;
+	proxy_message m;
 
 	m.bytes.resize(sizeof(proto::header));
-	if (!get(from, m.bytes.data(), sizeof(proto::header), &m.fds))
+	if (!recv_all(from, m.bytes.data(), sizeof(proto::header), &m.fds))
 		return false;
 	const size_t size = m.head().size;
 	m.bytes.resize(size);
-	if (!get(from, m.bytes.data() + sizeof(proto::header), size - sizeof(proto::header), &m.fds))
+	if (!recv_all(from, m.bytes.data() + sizeof(proto::header), size - sizeof(proto::header), &m.fds))
 		return false;
-	note(m, from_client);
+	record(m, from_client);
 	if (change_) {
 		std::lock_guard guard(change_lock_);
 
@@ -216,38 +216,38 @@ bool nosy_server::pass(int from, int to, bool from_client)
 	std::unique_lock sending(send_lock_, std::defer_lock);
 	if (!from_client)
 		sending.lock();
-	return put(to, m.bytes.data(), size, m.fds);
+	return send_all(to, m.bytes.data(), size, m.fds);
 }
 
-std::vector<kept_file> nosy_server::kept()
+std::vector<retained_file> recording_proxy::retained_files()
 {
 	std::lock_guard guard(lock_);
 
-	return kept_;
+	return files_;
 }
 
-std::vector<mapped_area> nosy_server::areas()
+std::vector<mapped_area> recording_proxy::areas()
 {
 	std::lock_guard guard(lock_);
 
 	return areas_;
 }
 
-void nosy_server::hang_up()
+void recording_proxy::hang_up()
 {
 	std::lock_guard guard(lock_);
 
 	shutdown(client_, SHUT_RDWR);
 }
 
-void nosy_server::while_nothing_passes(const std::function<void()> &f)
+void recording_proxy::with_forwarding_paused(const std::function<void()> &f)
 {
 	std::lock_guard guard(change_lock_);
 
 	f();
 }
 
-int nosy_server::reach(uint16_t cmd, uint64_t iova, void *buf, uint32_t len)
+int recording_proxy::access_client(uint16_t cmd, uint64_t iova, void *buf, uint32_t len)
 {
 	const bool write = cmd == uint16_t(proto::command::dma_write);
 	const proto::dma_access_head at = {iova, len};
@@ -265,7 +265,7 @@ int nosy_server::reach(uint16_t cmd, uint64_t iova, void *buf, uint32_t len)
 		std::lock_guard sending(send_lock_);
 
 		answered_ = false;
-		assert_true(put(client_, bytes.data(), bytes.size(), {}));
+		assert_true(send_all(client_, bytes.data(), bytes.size(), {}));
 	}
 	for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);;) {
 		std::lock_guard guard(lock_);
@@ -282,14 +282,14 @@ int nosy_server::reach(uint16_t cmd, uint64_t iova, void *buf, uint32_t len)
 	return 0;
 }
 
-int nosy_server::read_client(uint64_t iova, void *buf, uint32_t len)
+int recording_proxy::read_client(uint64_t iova, void *buf, uint32_t len)
 {
-	return reach(uint16_t(proto::command::dma_read), iova, buf, len);
+	return access_client(uint16_t(proto::command::dma_read), iova, buf, len);
 }
 
-int nosy_server::write_client(uint64_t iova, const void *buf, uint32_t len)
+int recording_proxy::write_client(uint64_t iova, const void *buf, uint32_t len)
 {
-	return reach(uint16_t(proto::command::dma_write), iova, const_cast<void *>(buf), len);
+	return access_client(uint16_t(proto::command::dma_write), iova, const_cast<void *>(buf), len);
 }
 
 } // namespace usdma::test

@@ -6,6 +6,7 @@
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <sys/mman.h>
@@ -55,11 +56,10 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 	if (!page)
 		return no_memory("counters");
 	stats_slot &s = page->head.slot[slot];
-	hwq_counters *count = page->count[slot];
-	/* Zeroes the pages by freeing them: MADV_REMOVE for a file, else MADV_DONTNEED. */
-	if (madvise(count, sizeof(page->count[slot]), MADV_REMOVE) &&
-	    madvise(count, sizeof(page->count[slot]), MADV_DONTNEED))
-		memset(static_cast<void *>(count), 0, sizeof(page->count[slot]));
+	/* Those that the slot's previous device used. Other processes of the user may have written the page. */
+	const u32 used = std::min(load_relaxed(&s.hw_queues), u32(stats_hw_queues));
+
+	std::fill_n(page->count[slot], used, hwq_counters{});
 	snprintf(s.spec, sizeof(s.spec), "%s", spec);
 	snprintf(s.driver, sizeof(s.driver), "%s", driver);
 	s.opened_ns = opened_ns;

@@ -196,12 +196,12 @@ static void a_long_read_stops_in_time(void **)
 	if (getenv("USDMA_CHECK"))
 		skip();
 	constexpr unsigned limit_ms = 20;
+	const held_memory dst(24 * MiB, 0);
 	auto gen = rng(28);
 	device dev;
 	const temporary t("/dev/shm");
-	const bytes want = fill_file(t, 24 * MiB, gen);
+	const bytes want = fill_file(t, dst.size(), gen);
 	const file f(dev, t.fd());
-	const held_memory dst(want.size(), 0);
 	size_t moved = 77;
 	int err = 77;
 

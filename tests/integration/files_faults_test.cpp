@@ -149,13 +149,13 @@ static void assert_waits(usdma_stream *s, const held_memory &mem, int err)
 
 static void aborted_while_it_copies(void **)
 {
+	const held_memory dst(2 * MiB);
 	auto gen = rng(12);
 	device dev;
 	stream s(dev);
 	const temporary t;
-	const bytes want = fill_file(t, 2 * MiB, gen);
+	const bytes want = fill_file(t, dst.size(), gen);
 	const file f(dev, t.fd());
-	const held_memory dst(want.size());
 	size_t moved = 77;
 
 	dst.hold();
@@ -172,13 +172,13 @@ static void aborted_while_it_copies(void **)
 /* One thread copies for all calls: a call that has not begun times out. */
 static void others_time_out_while_it_copies(void **)
 {
+	const held_memory dst(MiB);
 	auto gen = rng(15);
 	device dev;
 	stream s(dev);
 	const temporary t;
-	const bytes want = fill_file(t, MiB, gen);
+	const bytes want = fill_file(t, dst.size(), gen);
 	const file f(dev, t.fd());
-	const held_memory dst(want.size());
 	const temporary to;
 	const file other(dev, to.fd());
 	size_t moved = 77, landed = 77;
@@ -199,10 +199,10 @@ static void others_time_out_while_it_copies(void **)
 
 static void the_device_is_lost_while_it_copies(void **)
 {
+	const held_memory dst(MiB);
 	auto gen = rng(13);
 	const temporary t;
-	const bytes want = fill_file(t, MiB, gen);
-	const held_memory dst(want.size());
+	const bytes want = fill_file(t, dst.size(), gen);
 	usdma_device *dev;
 	usdma_stream *s, *other;
 	usdma_file *f;
@@ -235,12 +235,12 @@ static void the_device_is_lost_while_it_copies(void **)
 
 static void a_stream_stops_while_moved_is_written(void **)
 {
+	const held_memory late(4096);
 	device dev;
 	usdma_stream *s;
 	gate g(dev);
 	const temporary t;
 	const file f(dev, t.fd());
-	const held_memory late(4096);
 	auto *const moved = static_cast<size_t *>(late.data());
 	bytes plain(MiB);
 
@@ -502,20 +502,31 @@ static void a_batch_fails_in_part(void **)
 	WORKS(usdma_stream_sync(w.s, long_ms));
 }
 
+static void require_direct()
+{
+	bool has;
+	{
+		const device dev;
+		const temporary t;
+
+		has = has_direct(dev, t.fd());
+	}
+	if (!has) {
+		print_message("# no O_DIRECT in /tmp\n");
+		skip();
+	}
+}
+
 /* The read uses all staging memory of the batch; the write before it must still get some. */
 static void a_batch_does_not_starve_itself(void **)
 {
+	require_direct();
 	auto gen = rng(22);
 	device dev;
 	stream s(dev);
 	gate g(dev);
 	const temporary from, to, other;
 	const bytes want = fill_file(from, 8 * MiB, gen), data = random_bytes(4096, gen);
-
-	if (!has_direct(dev, from.fd())) {
-		print_message("# no O_DIRECT in /tmp\n");
-		skip();
-	}
 	const file reads(dev, from.fd(), USDMA_FILE_DIRECT), writes(dev, to.fd()), behind(dev, other.fd());
 	const block dst(dev, kind::device, want.size()), src(dev, kind::pinned, data.size());
 	batch b(reads, dst.data(), 2, want.size());

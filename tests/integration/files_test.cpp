@@ -267,15 +267,15 @@ static void others_go_on(void **)
 /* A file of O_TMPFILE can be opened again for direct access. */
 static void a_file_had_no_name(void **)
 {
-	auto gen = rng(14);
-	device dev;
-	const temporary named;
 	const int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
 
 	if (fd < 0) {
 		print_message("# no O_TMPFILE in /tmp: %s\n", strerror(errno));
 		skip();
 	}
+	auto gen = rng(14);
+	device dev;
+	const temporary named;
 	const bytes want = random_bytes(MiB, gen);
 	const block mem(dev, kind::pinned, want.size());
 	assert_int_equal(has_direct(dev, fd), has_direct(dev, named.fd()));

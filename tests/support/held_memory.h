@@ -16,7 +16,10 @@ namespace usdma::test {
 
 class held_memory {
 public:
-	/* flags: UFFD_USER_MODE_ONLY, or 0 to hold system calls, too, which needs a privilege. */
+	/*
+	 * flags: UFFD_USER_MODE_ONLY, or 0 to hold system calls, too, which needs a privilege. Skips the case where
+	 * there is no userfaultfd, and runs no destructors then: construct it before a device is opened.
+	 */
 	explicit held_memory(size_t size, int flags = UFFD_USER_MODE_ONLY)
 		: fd_(int(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | flags))), size_(size)
 	{

@@ -169,8 +169,6 @@ static void pageable_memory_after_a_timeout(void **)
 
 static void completions_return_the_error(void **)
 {
-	bench b;
-	stream s(b.dev);
 	usdma_completion *c;
 	__kernel_timespec limit = {long_ms / 1000, 0};
 	io_uring_cqe *cqe;
@@ -180,6 +178,8 @@ static void completions_return_the_error(void **)
 		print_message("no io_uring\n");
 		skip();
 	}
+	bench b;
+	stream s(b.dev);
 	WORKS(usdma_completion_create(&c));
 	for (const int want : {-EIO, 0}) {
 		b.faults(want ? "fail@1/transfer" : "");

@@ -254,6 +254,17 @@ def live_tracing(build):
         point(ok, name, log)
 
 
+def build_dependencies():
+    """tools/packages installs what debian/control needs, but for names that debhelper and dh-python provide."""
+    with open(os.path.join(TOP, "debian/control"), encoding="utf-8") as f:
+        control = re.search(r"^Build-Depends:(.*?)\n\n", f.read(), re.M | re.S)[1]
+    needed = {re.match(r"[a-z0-9.+-]+", item.strip())[0] for item in control.split(",")}
+    with open(os.path.join(TOP, "tools/packages"), encoding="utf-8") as f:
+        sets = dict(re.findall(r'^\t\[(\w+)\]="([^"]*)"', f.read(), re.M))
+    lacking = {n for n in needed - set(f"{sets['build']} {sets['package']}".split()) if not n.startswith(("debhelper-compat", "dh-sequence-"))}
+    point(len(needed) > 10 and not lacking, "tools/packages build package: the build dependencies of debian/control", f"not installed: {lacking}")
+
+
 def main():
     build = sys.argv[1]
     if "--trace" in sys.argv:
@@ -263,6 +274,7 @@ def main():
     try:
         udev_helper(os.path.join(scratch, "sys"))
         rule_numbers()
+        build_dependencies()
         if os.path.exists(os.path.join(build, "tools/usdma-sim")):
             passed_socket(build, scratch)
         else:

@@ -37,6 +37,7 @@ struct fake_sdma {
 	u64 foreign_iova = 0, foreign_size = 0; /* mapped by another device in the same address space */
 	bool mappable = true, lost = false, dead_commands = false, blind = false, dead_reset = false,
 	     lose_on_command = false;
+	bool own = false;      /* a connection of its own, as to a vfio-user server; else VFIO of the kernel */
 	unsigned stopping = 0; /* reads of the state that still return stopping after a disable */
 	unsigned freed_devices = 0;
 	u64 next = 0; /* sequence number, on the one channel that the test runs */
@@ -176,6 +177,8 @@ class fake_device final : public vfio::device {
 public:
 	explicit fake_device(fake_sdma &f) : f_(f) {}
 	~fake_device() override { f_.freed_devices++; }
+
+	bool own_connection() const override { return f_.own; }
 
 	int region(unsigned index, vfio::region_info *out) override
 	{

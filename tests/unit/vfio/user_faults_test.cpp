@@ -2,6 +2,7 @@
 /* The vfio-user client with servers that are faulty, slow, hostile or dead. */
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/log.h"
 #include "tests/support/test.h"
 #include "tests/unit/vfio/fake_server.h"
@@ -342,6 +343,7 @@ static void test_server_dies_during_calls(void **)
 {
 	const unique_fd irq(eventfd(0, EFD_NONBLOCK));
 	static u8 page[4096] __attribute__((aligned(4096)));
+	const bool raises = eventfd_raise(irq.get()); /* not without aio */
 	constexpr unsigned callers = 6;
 	std::vector<std::thread> threads;
 	std::atomic<unsigned> ended{0};
@@ -356,6 +358,7 @@ static void test_server_dies_during_calls(void **)
 	device_ptr dev;
 	region_info r;
 
+	eventfd_clear(irq.get());
 	assert_int_equal(s.attach(&dev), 0);
 	const int fd = irq.get();
 
@@ -371,7 +374,7 @@ static void test_server_dies_during_calls(void **)
 	for (std::thread &t : threads)
 		t.join();
 	assert_int_equal(ended.load(), callers);
-	assert_true(readable(irq.get(), 20000));
+	assert_true(!raises || readable(irq.get(), 20000));
 	check_broken(*dev);
 	assert_int_equal(dev->irq_set(irq_msix, 2, {&fd, 1}), -ENODEV);
 	assert_int_equal(dev->dma_unmap(0x1000, 4096), 0);

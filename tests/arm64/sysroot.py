@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A sysroot of Debian's arm64 packages, and a mount namespace in which Linux runs arm64 programs by qemu-user."""
+import ctypes
 import glob
 import os
 import shutil
@@ -14,6 +15,7 @@ PACKAGES = ("libc6-dev", "libstdc++-12-dev", "liburing-dev", "libnuma-dev", "lib
             "libboost-dev", "libseccomp-dev", "libcmocka-dev", "libfuse3-dev", "systemtap-sdt-dev")
 QEMU = "/usr/bin/qemu-aarch64-static"
 TRIPLET = "aarch64-linux-gnu"
+CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 # An executable or shared ELF file of 64 bits, little-endian, for machine 183 (AArch64). F: the interpreter is opened at once; P: it gets argv[0].
 FORMAT = rf":arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00" \
          rf"\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:{QEMU}:FP"
@@ -55,10 +57,39 @@ def get(say):
     return os.path.join(cache.made(AT, "root", cache.key("1", *PACKAGES), _make, say), "fs")
 
 
-def inside(fs):
-    """The prefix of a command that runs arm64 programs, and those that they start, by qemu-user; other processes are unaffected."""
-    script = "mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf %s \"$1\" >/proc/sys/fs/binfmt_misc/register && shift && exec \"$@\""
-    return ["env", f"QEMU_LD_PREFIX={fs}", "unshare", "--user", "--map-root-user", "--mount", "--kill-child", "sh", "-ec", script, "sh", FORMAT]
+def _map_ids(pid):
+    """All ids where this process may map them, for tests that change theirs; else its own, as root."""
+    for name, own in (("uid_map", os.geteuid()), ("gid_map", os.getegid())):
+        try:
+            _write(f"/proc/{pid}/{name}", "0 0 65536")
+        except PermissionError:
+            _write(f"/proc/{pid}/setgroups", "deny")  # the kernel demands it of a process without privileges
+            _write(f"/proc/{pid}/{name}", f"0 {own} 1")
+
+
+def _write(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+
+
+def enter(fs):
+    """From here on arm64 programs that this process starts, and those that they start, run by qemu-user; other processes are unaffected."""
+    parent, (ready, started) = os.getpid(), os.pipe()
+    child = os.fork()
+    if not child:  # in the outer namespace, which alone may map its ids
+        os.close(started)
+        os.read(ready, 1)
+        _map_ids(parent)
+        os._exit(0)
+    os.close(ready)
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER | CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    os.close(started)
+    if os.waitpid(child, 0)[1]:
+        raise OSError("the user namespace got no ids")
+    must(run(["mount", "-t", "binfmt_misc", "none", "/proc/sys/fs/binfmt_misc"]), "mount of binfmt_misc")
+    _write("/proc/sys/fs/binfmt_misc/register", FORMAT)
+    os.environ["QEMU_LD_PREFIX"] = fs
 
 
 def cross_file(fs, path):

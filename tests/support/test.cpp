@@ -8,7 +8,11 @@
 #include <fstream>
 #include <iterator>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace usdma::test {
@@ -117,6 +121,46 @@ unsigned threads_named(const std::string &name)
 		n += is == name;
 	}
 	return n;
+}
+
+static void *reserve(size_t size, long prot)
+{
+	/* Not by mmap(): a sanitizer's records what it maps. */
+	return reinterpret_cast<void *>(
+		syscall(SYS_mmap, nullptr, size, prot, long(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE), -1L, 0L));
+}
+
+bool limit_applies(int resource)
+{
+	int status = -1;
+	const pid_t pid = fork();
+
+	if (!pid) {
+		const rlimit low = {1 << 20, 1 << 20};
+
+		setrlimit(__rlimit_resource_t(resource), &low);
+		_exit(reserve(size_t(1) << 30, PROT_READ | PROT_WRITE) != MAP_FAILED);
+	}
+	return waitpid(pid, &status, 0) == pid && !status;
+}
+
+static size_t resident_pages()
+{
+	size_t all = 0, resident = 0;
+
+	std::ifstream("/proc/self/statm") >> all >> resident;
+	return resident;
+}
+
+bool addresses_are_free()
+{
+	const size_t size = size_t(4) << 30, before = resident_pages();
+	void *const p = reserve(size, PROT_NONE);
+	const size_t after = resident_pages();
+
+	syscall(SYS_munmap, p, size);
+	/* A record of 8 bytes for each page is 8 MiB. */
+	return after < before + (size_t(4) << 20) / size_t(getpagesize());
 }
 
 } // namespace usdma::test

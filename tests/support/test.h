@@ -54,6 +54,11 @@ inline std::size_t sized(std::size_t usual, std::size_t on_small)
 	return small() ? on_small : usual;
 }
 
+/* Whether RLIMIT_AS or RLIMIT_DATA limits mappings: an emulator may accept a limit and not enforce it. */
+bool limit_applies(int resource);
+/* False: reserved addresses take memory, in an emulator that records each page. */
+bool addresses_are_free();
+
 } // namespace usdma::test
 
 #endif

@@ -209,15 +209,15 @@ static int all_is_locked()
 
 static void window_bases_in_use(void **)
 {
-	if (!test::addresses_are_free())
-		skip(); /* it maps terabytes */
+	if (test::small() || !test::addresses_are_free())
+		skip(); /* it maps terabytes; valgrind tracks each address */
 	in_child(bases_are_taken);
 }
 
 static void address_space_exhausted(void **)
 {
-	if (test::sanitized || !test::addresses_are_free())
-		skip(); /* the sanitizer needs addresses itself */
+	if (test::sanitized || test::small() || !test::addresses_are_free())
+		skip(); /* the sanitizer and valgrind need addresses themselves */
 	in_child(everything_is_taken);
 }
 

@@ -6,7 +6,6 @@
 #include "acl/acl_tdt.h"
 #include "acl/acl_tdt_queue.h"
 #include "acl/rt_compat.h"
-#include "tests/support/populate.h"
 #include "tests/support/test.h"
 #include "usdma/usdma.h"
 

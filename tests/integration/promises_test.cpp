@@ -4,7 +4,6 @@
  * docs/reliability.md).
  */
 #include "tests/integration/native.h"
-#include "tests/support/populate.h"
 #include "usdma/uring.h"
 
 #include <algorithm>

@@ -12,8 +12,8 @@
  *   tso    x86: a store goes to the thread's FIFO store buffer and leaves it at any later time; locked RMWs and fences
  *          wait until the buffer is empty.
  *   views  C++ (and weaker CPUs): a load may return any store that the thread has not seen overwritten; an acquire that
- *          reads a release orders what came before it.  Plain accesses without such an order are reported as data
- *races. Not modelled: a load that returns a later store.
+ *          reads a release orders what came before it.  Plain accesses without such an order are data races, which
+ *          are reported.  Not modelled: a load that returns a later store.
  *
  * Both execute plain accesses immediately, which is correct only without data races: use both models.
  *

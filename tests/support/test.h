@@ -56,8 +56,10 @@ inline std::size_t sized(std::size_t usual, std::size_t on_small)
 
 /* Whether RLIMIT_AS or RLIMIT_DATA limits mappings: an emulator may accept a limit and not enforce it. */
 bool limit_applies(int resource);
-/* False: reserved addresses take memory, in an emulator that records each page. */
+/* False: reserved addresses take memory, in valgrind and in an emulator that records each page. */
 bool addresses_are_free();
+/* False: madvise(MADV_POPULATE_READ) accepts memory that cannot be read (qemu-user), and so does a registration. */
+bool populate_is_checked();
 
 } // namespace usdma::test
 

@@ -4,9 +4,7 @@
  * tests/docs/codes.py checks that each code of each call is in a test.
  */
 #include "acl/rt_compat.h"
-#include "driver/base/valgrind.h"
 #include "misuse.h"
-#include "tests/support/populate.h"
 
 #include <cstring>
 #include <linux/mempolicy.h>
@@ -139,8 +137,7 @@ static void test_too_much_host_memory(void **)
 {
 	static void *p;
 	static const row rows[] = {
-		/* valgrind's mmap(2) gives EINVAL. */
-		ROW(usdma::on_valgrind() ? 107000 : 207001, aclrtMallocHost(&p, too_much)),
+		ROW(207001, aclrtMallocHost(&p, too_much)),
 	};
 
 	if (!addresses_are_free())
@@ -462,8 +459,8 @@ static void test_large_reservations(void **)
 	constexpr size_t piece = 2 << 20, tera = size_t(1) << 40;
 	aclrtPhysicalMemProp prop = {};
 
-	if (small() || !addresses_are_free())
-		skip(); /* valgrind tracks each address */
+	if (!addresses_are_free())
+		skip();
 	std::vector<char> data(piece);
 	auto gen = rng();
 	aclrtDrvMemHandle h;

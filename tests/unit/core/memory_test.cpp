@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory with fake devices that record their mappings. */
 #include "tests/support/level.h"
-#include "tests/support/populate.h"
-#include "driver/base/valgrind.h"
 #include "lib/core/memory/memory.h"
 #include "tests/unit/core/memory_rig.h"
 
@@ -439,7 +437,7 @@ static void terabytes(void **)
 	constexpr u64 TiB = 1024 * GiB;
 	void *const p = mmap(nullptr, 4 * TiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (p == MAP_FAILED && (test::sanitized || on_valgrind()))
+	if (p == MAP_FAILED && test::sanitized)
 		skip(); /* a sanitizer leaves fewer addresses */
 	assert_ptr_not_equal(p, MAP_FAILED);
 	const mapping addresses(p, 4 * TiB);

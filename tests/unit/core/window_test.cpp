@@ -94,8 +94,8 @@ static void larger_than_the_window(void **)
 {
 	u64 slot, base;
 
-	if (test::small() || !test::addresses_are_free())
-		skip(); /* valgrind tracks each address */
+	if (!test::addresses_are_free())
+		skip();
 	assert_int_equal(window_take_slot(0, GiB, &slot), 0);
 	for (u64 size = 4 * TiB; size <= 32 * TiB; size *= 2) {
 		void *plain = take(0, size);
@@ -209,15 +209,15 @@ static int all_is_locked()
 
 static void window_bases_in_use(void **)
 {
-	if (test::small() || !test::addresses_are_free())
-		skip(); /* it maps terabytes; valgrind tracks each address */
+	if (!test::addresses_are_free())
+		skip(); /* it maps terabytes */
 	in_child(bases_are_taken);
 }
 
 static void address_space_exhausted(void **)
 {
-	if (test::sanitized || test::small() || !test::addresses_are_free())
-		skip(); /* the sanitizer and valgrind need addresses themselves */
+	if (test::sanitized || !test::addresses_are_free())
+		skip(); /* the sanitizer needs addresses itself */
 	in_child(everything_is_taken);
 }
 

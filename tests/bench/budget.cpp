@@ -244,7 +244,7 @@ void budget::cold_one()
 		const outcome o = measure(*one_, j);
 		const double page = std::max(lim_.best_cold_small_pages, 0.01);
 		print_row({fmt::format("1 MiB cold, one engine, {}", name_of(w)), fmt::format("{:.1f} GB/s", o.gbps),
-			   fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages, as here: {:.2f} of {:.1f})",
+			   fmt::format("{}, one thread, {:.1f} GB/s (in shared 4 KiB pages: {:.2f} of {:.1f})",
 				       lim_.best_name, lim_.best_cold, o.gbps / page, page),
 			   o.gbps / lim_.best_cold, 0.95, true});
 	}

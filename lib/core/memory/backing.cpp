@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Host memory of the library: a memfd on the requested node, in huge pages where available, faulted in. */
 #include "driver/base/error.h"
+#include "driver/base/huge_pages.h"
 #include "driver/base/memfd.h"
 #include "driver/base/memory_limit.h"
 #include "lib/core/memory/internal.h"
@@ -13,13 +14,6 @@
 #include <sys/mman.h>
 #include <new>
 
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE /* Linux 6.1 */
-#define MADV_COLLAPSE 25
-#endif
-
 namespace usdma::core {
 
 static bool have_numa()
@@ -31,7 +25,7 @@ static bool have_numa()
 
 int node_check(int node)
 {
-	/* libnuma read it from /sys, also where numa_available() fails, as a filter refuses the system calls. */
+	/* libnuma reads it from /sys when it is loaded: valid also where numa_available() fails. */
 	const int last = std::max(numa_max_node(), 0);
 
 	if (node < -1 || node > last)
@@ -53,40 +47,6 @@ static u64 free_huge_pages()
 	unsigned long long n = 0;
 
 	return file && fscanf(file.get(), "%llu", &n) == 1 ? n : 0;
-}
-
-/* Reserves size bytes of addresses, aligned to 2 MiB. */
-static void *reserve_aligned(u64 size)
-{
-	const u64 all = size + page_huge;
-	void *p = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return p;
-	const u64 base = reinterpret_cast<u64>(p), at = align_up(base, page_huge);
-	if (at > base)
-		munmap(p, at - base);
-	if (at + size < base + all)
-		munmap(reinterpret_cast<void *>(at + size), base + all - at - size);
-	return reinterpret_cast<void *>(at);
-}
-
-static int map_file(backing *b, u64 size)
-{
-	void *at = reserve_aligned(size);
-	void *p;
-
-	if (at == MAP_FAILED)
-		return fail_map(size, false, "pinned memory");
-	p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, b->fd.get(), 0);
-	if (p == MAP_FAILED) {
-		const int err = fail_map(size, false, "pinned memory");
-
-		munmap(at, size);
-		return err;
-	}
-	b->mem = mapping(p, size);
-	return 0;
 }
 
 /* MPOL_PREFERRED, not MPOL_BIND: a full node must not get the process killed. */
@@ -124,23 +84,6 @@ static int fail_pages(int err, u64 size)
 		    static_cast<unsigned long long>(size));
 }
 
-/*
- * Transparent huge pages, where shared memory gets none by itself (Linux 6.1): a disk that writes to it takes one
- * address for 2 MiB, not 512. A hint.
- */
-static void collapse(u8 *mem, u64 size)
-{
-	const u64 whole = align_down(size, page_huge);
-
-	/* Only where the page table has an entry. */
-	for (u64 at = 0; at < whole; at += page_huge)
-		if (madvise(mem + at, os_page_size(), MADV_POPULATE_WRITE))
-			return;
-	/* One call: each makes all CPUs give back the pages that they are about to list. */
-	if (whole)
-		madvise(mem, whole, MADV_COLLAPSE);
-}
-
 static int populate(const backing &b, u64 size, memory_claim *claim)
 {
 	static constexpr u64 part = 64 * MiB;
@@ -150,8 +93,8 @@ static int populate(const backing &b, u64 size, memory_claim *claim)
 	for (u64 at = 0; at < size && !err; at += part) {
 		const u64 n = std::min(part, size - at);
 
-		if (huge)
-			collapse(b.mem.data() + at, n);
+		if (huge) /* so that a disk that writes to it takes one address for 2 MiB, not 512 */
+			collapse_pages(b.mem.data() + at, n);
 		err = memory_populate(b.mem.data() + at, n, true, claim);
 	}
 	return err;
@@ -187,7 +130,7 @@ static int make(u64 size, int node, bool huge, std::unique_ptr<backing> *out)
 	err = memfd_make("usdma", size, huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0, &b->fd);
 	if (err)
 		return err;
-	err = map_file(b.get(), size);
+	err = map_file_aligned(b->fd.get(), size, "pinned memory", &b->mem);
 	if (err)
 		return err;
 	prefer_node(b->mem, node);

@@ -26,6 +26,7 @@
  */
 #pragma once
 
+#include "driver/base/huge_pages.h"
 #include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/check/race.h"
@@ -40,8 +41,8 @@
 
 namespace usdma::core {
 
-/* Beside device_page, and the OS's pages of host memory. */
-inline constexpr u64 page_huge = 2 * MiB, page_1g = GiB;
+/* Beside device_page and page_huge, and the OS's pages of host memory. */
+inline constexpr u64 page_1g = GiB;
 
 /* IOVAs: above those of the engines' rings; further limited by the open devices (iovas_make()). */
 inline constexpr u64 iova_first = 4 * GiB, iova_end = u64(1) << 56;

@@ -3,6 +3,7 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
+#include "driver/base/huge_pages.h"
 #include "driver/base/memory_limit.h"
 #include "lib/core/memory/internal.h"
 
@@ -42,7 +43,12 @@ static bool all_touched(const device_heap *h, u64 offset, u64 size)
 /* Only a hint: what is not faulted in here, for lack of memory or on an old kernel, is by its first access. */
 static void fault_in_grains(device_heap *h, u64 first, u64 end)
 {
-	madvise(h->cpu + first * grain, std::min(end * grain, h->size) - first * grain, MADV_POPULATE_WRITE);
+	u8 *const mem = h->cpu + first * grain;
+	const u64 size = std::min(end * grain, h->size) - first * grain;
+
+	if (config_get().huge_pages != huge_mode::off)
+		collapse_pages(mem, size);
+	madvise(mem, size, MADV_POPULATE_WRITE);
 	for (u64 i = first; i < end; i++)
 		fetch_or_acq_rel(&h->touched[i / 64], u64(1) << (i % 64));
 }
@@ -50,9 +56,11 @@ static void fault_in_grains(device_heap *h, u64 first, u64 end)
 void device_touch(device *dev, u64 offset, u64 size)
 {
 	device_heap *const h = heap_of(dev);
-	const u64 end = h->touched ? (offset + size + grain - 1) / grain : 0;
+	/* Of a long access all pages of 2 MiB, at most half of one in vain. */
+	const u64 step = size >= page_huge / 2 ? page_huge : grain;
+	const u64 end = h->touched ? std::min(align_up(offset + size, step), align_up(h->size, grain)) / grain : 0;
 
-	for (u64 at = offset / grain, run; at < end; at = run + 1) {
+	for (u64 at = align_down(offset, step) / grain, run; at < end; at = run + 1) {
 		run = at;
 		while (run < end && !is_touched(h, run))
 			run++;

@@ -616,64 +616,6 @@ static void nodes(void **)
 	assert_int_equal(node_for(4, 3, &other.dev), 4);
 }
 
-/* KiB of the mapping at p that are in pages of 2 MiB. */
-static u64 huge_kib(const void *p)
-{
-	const u64 at = reinterpret_cast<u64>(p);
-	std::ifstream maps("/proc/self/smaps");
-	unsigned long from, to, kib;
-	bool here = false;
-	u64 sum = 0;
-
-	for (std::string line; std::getline(maps, line);) {
-		if (sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2)
-			here = at >= from && at < to;
-		for (const char *field : {"ShmemPmdMapped: %lu", "Shared_Hugetlb: %lu", "Private_Hugetlb: %lu"})
-			sum += here && sscanf(line.c_str(), field, &kib) == 1 ? kib : 0;
-	}
-	return sum;
-}
-
-/* Whether the kernel provides huge pages: since Linux 6.1, unless its memory is fragmented. */
-static bool has_huge_pages()
-{
-	static constexpr int collapse = 25;
-	const mapping m(mmap(nullptr, 6 * MiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 6 * MiB);
-	u8 *const at = reinterpret_cast<u8 *>(align_up(reinterpret_cast<u64>(m.data()), 2 * MiB));
-
-	at[0] = at[2 * MiB] = 1;
-	return madvise(at, 4 * MiB, collapse) == 0;
-}
-
-/* The kernel may have huge pages for one mapping and none for the next; false: it has none. */
-static bool allocate_until_huge(u64 *kib)
-{
-	attached f(0);
-
-	for (unsigned i = 0; i < 20 && *kib < 4 * KiB; i++) {
-		void *const p = pinned(4 * MiB);
-
-		*kib = huge_kib(p);
-		assert_int_equal(host_free(p), 0);
-		if (*kib < 4 * KiB && !has_huge_pages())
-			return false;
-	}
-	return true;
-}
-
-static void pinned_memory_is_huge(void **)
-{
-	u64 huge = 0;
-
-	if (!test::populate_is_checked())
-		skip(); /* madvise() does nothing */
-	if (!allocate_until_huge(&huge)) {
-		print_message("# the kernel has no huge pages\n");
-		skip();
-	}
-	assert_int_equal(huge, 4 * KiB);
-}
-
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -696,7 +638,6 @@ int main()
 		unit(policies),
 		unit(carving),
 		unit(nodes),
-		unit(pinned_memory_is_huge),
 		unit(pool_in_host_memory),
 		unit(failed_attach_is_undone),
 	};

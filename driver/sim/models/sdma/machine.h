@@ -9,6 +9,8 @@
 #include "driver/sim/interrupts.h"
 #include "driver/sim/remote.h"
 
+#include <memory>
+
 namespace usdma::sim {
 
 class timing;
@@ -27,8 +29,9 @@ struct machine {
 	const copy_tuning &tuning;
 	u8 *mem = nullptr; /* device memory */
 	u64 mem_size = 0;
-	u64 mem_base = 0;             /* page-aligned; by load_relaxed, store_relaxed: read once per descriptor */
-	u8 *doorbell_pages = nullptr; /* doorbell pages, channel 0's first */
+	std::unique_ptr<u64[]> collapsed; /* a bit for each 2 MiB of mem, see collapse_once(); nullptr: never */
+	u64 mem_base = 0;                 /* page-aligned; by load_relaxed, store_relaxed: read once per descriptor */
+	u8 *doorbell_pages = nullptr;     /* doorbell pages, channel 0's first */
 	u32 channels = 0;
 	bool in_client = false; /* in the client's process, where membarrier(2) reaches its CPUs */
 	remote_port *remote = nullptr;

@@ -2,6 +2,7 @@
 #include "driver/sim/models/sdma/sdma_model.h"
 
 #include "driver/base/grow.h"
+#include "driver/base/huge_pages.h"
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
 #include "driver/base/memory_limit.h"
@@ -17,6 +18,7 @@ namespace usdma::sim {
 using namespace sdma;
 
 static constexpr u32 max_vectors = 2048; /* PCI 3.0 §6.8.2.3 */
+static const char *const software_device = "the software device";
 static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
 
 sdma_model::sdma_model(const config &cfg, faults *wrong)
@@ -46,15 +48,20 @@ void sdma_model::quiesce()
 	error_.reset();
 }
 
+static void keep_private(const mapping &mem)
+{
+	madvise(mem.data(), mem.size(), MADV_DONTFORK);
+	madvise(mem.data(), mem.size(), MADV_DONTDUMP);
+}
+
 static int map_file(int fd, u64 offset, u64 size, mapping *out)
 {
 	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(offset));
 
 	if (p == MAP_FAILED)
-		return fail_map(size, false, "the software device");
+		return fail_map(size, false, software_device);
 	*out = mapping(p, size);
-	madvise(p, size, MADV_DONTFORK);
-	madvise(p, size, MADV_DONTDUMP);
+	keep_private(*out);
 	return 0;
 }
 
@@ -65,16 +72,19 @@ static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping 
 	int err = memfd_make("sdma-memory", size, reserved ? MFD_HUGETLB | MFD_HUGE_2MB : 0, fd);
 
 	if (!err)
-		err = map_file(fd->get(), 0, size, out);
+		err = map_file_aligned(fd->get(), size, software_device, out);
 	if (err && reserved)
 		return fail_in(err,
 			       "sim: huge=require (huge_pages = require) needs %llu free reserved pages of 2 MiB: "
 			       "sudo sysctl vm.nr_hugepages=%llu, less mem, or huge=advise",
 			       static_cast<unsigned long long>(size / (2 * MiB)),
 			       static_cast<unsigned long long>(size / (2 * MiB) + 64));
-	if (!err && !reserved)
+	if (err)
+		return err;
+	keep_private(*out);
+	if (!reserved)
 		madvise(out->data(), size, huge == huge_pages::off ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-	return err;
+	return 0;
 }
 
 int sdma_model::make_memory()
@@ -91,6 +101,8 @@ int sdma_model::make_memory()
 			     no_memory("the device's memory");
 	if (err)
 		return err;
+	if (bar2_size && cfg_.huge == huge_pages::advise)
+		m_.collapsed.reset(new (std::nothrow) u64[bar2_size / (64 * page_huge) + 1]());
 	m_.doorbell_pages = doorbell_pages_.data();
 	m_.mem = mem_ ? mem_->whole.data() : nullptr;
 	if (cfg_.stale && m_.mem_size)

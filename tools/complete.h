@@ -10,6 +10,7 @@
 #include "tools/output.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -71,7 +72,7 @@ class completion {
 	{
 		std::string type = o->get_type_name();
 
-		type = type.substr(0, type.find(':'));
+		type.resize(std::min(type.find(':'), type.size()));
 		std::erase_if(type, [](char c) { return c == '[' || c == ']'; });
 		return type.empty() ? o->get_name(true) : type;
 	}

@@ -181,7 +181,7 @@ std::vector<frame> stack_of(const report_stacks &from, u32 id, u32 frames)
 	first = first == all.size() ? 0 : first - call;
 	all.erase(all.begin(), all.begin() + long(first));
 	if (frames)
-		all.resize(call);
+		all.resize(call ? 1 : 0);
 	add_lines(from.texts.at(frames), &all);
 	return all;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A sysroot of Debian's arm64 packages, and a mount namespace in which Linux runs arm64 programs by qemu-user."""
+import contextlib
 import ctypes
 import glob
 import os
@@ -17,7 +18,7 @@ QEMU = "/usr/bin/qemu-aarch64-static"
 TRIPLET = "aarch64-linux-gnu"
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 # An executable or shared ELF file of 64 bits, little-endian, for machine 183 (AArch64). F: the interpreter is opened at once; P: it gets argv[0].
-FORMAT = rf":arm64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00" \
+FORMAT = rf":NAME:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00" \
          rf"\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:{QEMU}:FP"
 
 
@@ -61,15 +62,24 @@ def _map_ids(pid):
     """All ids where this process may map them, for tests that change theirs; else its own, as root."""
     for name, own in (("uid_map", os.geteuid()), ("gid_map", os.getegid())):
         try:
-            _write(f"/proc/{pid}/{name}", "0 0 65536")
+            write(f"/proc/{pid}/{name}", "0 0 65536")
         except PermissionError:
-            _write(f"/proc/{pid}/setgroups", "deny")  # the kernel demands it of a process without privileges
-            _write(f"/proc/{pid}/{name}", f"0 {own} 1")
+            write(f"/proc/{pid}/setgroups", "deny")  # the kernel demands it of a process without privileges
+            write(f"/proc/{pid}/{name}", f"0 {own} 1")
 
 
-def _write(path, text):
+def write(path, text):
     with open(path, "w", encoding="ascii") as f:
         f.write(text)
+
+
+def register(folder, name):
+    """Linux runs arm64 programs by qemu-user, also in other roots, while binfmt_misc is mounted at the folder.  Returns the entry's path."""
+    must(run(["mount", "-t", "binfmt_misc", "none", folder]), "mount of binfmt_misc")
+    with contextlib.suppress(OSError):  # an entry of a run that was killed
+        write(f"{folder}/{name}", "-1")
+    write(f"{folder}/register", FORMAT.replace("NAME", name, 1))
+    return f"{folder}/{name}"
 
 
 def enter(fs):
@@ -87,8 +97,7 @@ def enter(fs):
     os.close(started)
     if os.waitpid(child, 0)[1]:
         raise OSError("the user namespace got no ids")
-    must(run(["mount", "-t", "binfmt_misc", "none", "/proc/sys/fs/binfmt_misc"]), "mount of binfmt_misc")
-    _write("/proc/sys/fs/binfmt_misc/register", FORMAT)
+    register("/proc/sys/fs/binfmt_misc", "arm64")
     os.environ["QEMU_LD_PREFIX"] = fs
 
 

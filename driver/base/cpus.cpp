@@ -61,7 +61,7 @@ unsigned usable_cpus(const char *root)
 	return std::max(cpus, 1u);
 }
 
-/* False: there are no others, and nothing changes. A number beyond a set's end clears no CPU of it. */
+/* False: the set has no other CPU, and nothing changes. A number beyond the set's end excludes none. */
 static bool use_all_but(unsigned cpu, cpu_set_t set, pthread_t thread)
 {
 	CPU_CLR(cpu, &set);
@@ -75,9 +75,10 @@ void leave_the_only_cpu(pthread_t thread)
 	if (pthread_getaffinity_np(thread, sizeof(mine), &mine) || CPU_COUNT(&mine) != 1 ||
 	    sched_getaffinity(getpid(), sizeof(others), &others))
 		return;
-	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &mine))
-			use_all_but(cpu, others, thread);
+	unsigned cpu = 0;
+	while (!CPU_ISSET(cpu, &mine))
+		cpu++;
+	use_all_but(cpu, others, thread);
 }
 
 cpu_avoided::cpu_avoided(unsigned cpu)

@@ -56,7 +56,7 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 	if (!page)
 		return no_memory("counters");
 	stats_slot &s = page->head.slot[slot];
-	/* Those that the slot's previous device used. Other processes of the user may have written the page. */
+	/* The counters of the slot's previous device become 0. Processes of the user may have written the page. */
 	const u32 used = std::min(load_relaxed(&s.hw_queues), u32(stats_hw_queues));
 
 	std::fill_n(page->count[slot], used, hwq_counters{});

@@ -36,6 +36,9 @@ class Results:
     def skip(self, name, why):
         self.skipped.append((name, why or "no reason given"))
 
+    def counts(self):
+        return self.passed, len(self.failed), len(self.skipped)
+
     def add_tap(self, test, text, status=0, log=""):
         """Adds each TAP point of a test program; other failures of the program become a failed point."""
         failed, found = len(self.failed), [(SKIP_PLAN.match(line), POINT.match(line)) for line in text.splitlines()]
@@ -282,6 +285,6 @@ class State:
         return bool(self.tree) and self.jobs.get(name, {}).get("passed_at") == self.tree
 
     def note(self, run):
-        self.jobs[run.name] = {"seconds": round(run.seconds, 1), "passed_at": None if run.results.failed else self.tree}
+        self.jobs[run.name] = {"seconds": round(run.seconds, 1), "passed_at": None if run.results.failed else self.tree, "points": run.results.counts()}
         with open(self.path, "w", encoding="utf-8") as f:
             json.dump(self.jobs, f, indent=1)

@@ -77,8 +77,7 @@ def plan(args):
     if names[0] == "repeat":
         args.repeat, names = int(names[1]) if names[1:] and names[1].isdigit() else 10, names[2:]
         return [("repeat", job_of_tests(args, names))]
-    if names == ["all"]:
-        names = [n for n in JOBS if JOBS[n]["in_all"]]
+    names = [n for n in JOBS if JOBS[n]["in_all"]] if names == ["all"] else names
     tests = [n for n in names if n not in JOBS]
     return [(n, None) for n in names if n in JOBS] + ([("tests", job_of_tests(args, tests))] if tests else [])
 
@@ -93,11 +92,12 @@ def busy_loops(wanted):
         yield
 
 
-def table(runs):
+def table(earlier, runs):
     print(f"\n{'job':34} {'passed':>8} {'failed':>8} {'skipped':>8} {'time':>8}")
+    row = "{:34} {:8} {:8} {:8} {:6.0f} s".format
+    print("".join(row(name, *was["points"], was["seconds"]) + "  (earlier)\n" for name, was in earlier), end="")
     for run in runs:
-        r = run.results
-        print(f"{run.name:34} {r.passed:8} {len(r.failed):8} {len(r.skipped):8} {run.seconds:6.0f} s")
+        print(row(run.name, *run.results.counts(), run.seconds))
         print("".join(f"  {what:60} {seconds:6.0f} s\n" for what, seconds in run.parts if seconds >= 1), end="")
     print("".join(f"FAILED [{run.name}] {title}\n" for run in runs for title, _ in run.results.failed))
 
@@ -109,13 +109,11 @@ def main():
         print(job_lines(state))
         return 0
     todo = plan(args)
-    jobs = [n for n, fn in todo if not fn] or ["gate"]
+    jobs, done, runs = [n for n, fn in todo if not fn] or ["gate"], [], []
     if args.resume:
         done = [n for n in jobs if state.passed(n)]
         todo = [(n, fn) for n, fn in todo if n not in done]
         print(f"passed already on this state: {' '.join(done) or 'none'}")
-        if not todo:
-            return 0
     os.makedirs(args.build_root, exist_ok=True)
     lock = os.open(args.build_root, os.O_RDONLY)
     try:
@@ -128,15 +126,14 @@ def main():
     if not install_packages(jobs):
         print("0 passed, 1 failed, 0 skipped")
         return 1
-    runs = []
     with busy_loops(args.busy):
         for name, fn in todo:
             runs.append(run_job(name, args, fn))
             if not fn:
                 state.note(runs[-1])
-    table(runs)
-    passed, failed = sum(r.results.passed for r in runs), sum(len(r.results.failed) for r in runs)
-    print(f"{passed} passed, {failed} failed, {sum(len(r.results.skipped) for r in runs)} skipped", flush=True)
+    table([(n, state.jobs[n]) for n in done], runs)
+    passed, failed, skipped = map(sum, zip(*(state.jobs[n]["points"] for n in done), *(r.results.counts() for r in runs)))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed or not passed else 0
 
 

@@ -115,36 +115,35 @@ static int result_of(usdma_stream *s, int err)
 struct use {
 	const char *name;
 	bool writes, plain; /* plain: memory that is not registered is allowed, too */
-	bool copies;        /* registered memory is accessed by the device or the CPU; else by the CPU only */
 	size_t most;
 	int (*run)(bench &b, unsigned char *p, size_t len);
 };
 
 static const use uses[] = {
-	{"copy from", false, true, true, most,
+	{"copy from", false, true, most,
 	 [](bench &b, unsigned char *p, size_t n) { return result_of(b.s, usdma_copy(b.s, b.mem.data(), p, n)); }},
-	{"copy to", true, true, true, most,
+	{"copy to", true, true, most,
 	 [](bench &b, unsigned char *p, size_t n) { return result_of(b.s, usdma_copy(b.s, p, b.mem.data(), n)); }},
-	{"copy from, sync", false, true, true, most,
+	{"copy from, sync", false, true, most,
 	 [](bench &b, unsigned char *p, size_t n) { return usdma_copy_sync(b.dev, b.mem.data(), p, n, long_ms); }},
-	{"copy to, sync", true, true, true, most,
+	{"copy to, sync", true, true, most,
 	 [](bench &b, unsigned char *p, size_t n) { return usdma_copy_sync(b.dev, p, b.mem.data(), n, long_ms); }},
-	{"rows from", false, true, true, most,
+	{"rows from", false, true, most,
 	 [](bench &b, unsigned char *p, size_t n) {
 		 const usdma_copy_rect rect = {b.mem.data(), n / 2, p, n / 2, n / 4, 2};
 		 return result_of(b.s, usdma_copy_2d(b.s, &rect));
 	 }},
-	{"fill", true, false, false, most,
+	{"fill", true, false, most,
 	 [](bench &b, unsigned char *p, size_t n) { return result_of(b.s, usdma_fill(b.s, p, 3, 1, n)); }},
-	{"fill, sync", true, true, false, most,
+	{"fill, sync", true, true, most,
 	 [](bench &b, unsigned char *p, size_t n) { return usdma_fill_sync(b.dev, p, 3, 1, n, long_ms); }},
-	{"reduce into", true, false, false, most,
+	{"reduce into", true, false, most,
 	 [](bench &b, unsigned char *p, size_t n) {
 		 return result_of(b.s, usdma_reduce(b.s, p, b.mem.data(), n, USDMA_INT8, USDMA_SUM));
 	 }},
-	{"write a value", true, false, false, 8,
+	{"write a value", true, false, 8,
 	 [](bench &b, unsigned char *p, size_t) { return result_of(b.s, usdma_write_value(b.s, p, 1)); }},
-	{"wait for a value", false, false, false, 8,
+	{"wait for a value", false, false, 8,
 	 [](bench &b, unsigned char *p, size_t) { return result_of(b.s, usdma_wait_value(b.s, p, USDMA_NOR, 5)); }},
 };
 
@@ -171,7 +170,7 @@ static void each_use(const std::function<void(const use &u, size_t len)> &fn)
 static void check_lost(bench &b, const loss &l, const use &u, size_t len, lost_memory &m, bool registered)
 {
 	const bool works = l.readable && !u.writes;
-	const bool may_work = works || (registered && u.copies && b.pins_pages());
+	const bool may_work = works || (registered && b.pins_pages());
 
 	l.lose(m);
 	const int err = u.run(b, m.p, len);

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 
-from ctl_test import EDU, NIC, Suite, ready_machine
+from fake_tree import EDU, NIC, Suite, ready_machine
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEWNS, NEWUSER, MS_MOVE, MS_BIND, MS_REC, MS_PRIVATE, DETACH = 0x20000, 0x10000000, 8192, 4096, 16384, 1 << 18, 2

@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 
-from ctl_test import Suite
+from fake_tree import Suite
 
 CPUS = sorted(os.sched_getaffinity(0))
 TIMEOUT_S = 120  # a hang does not end by itself

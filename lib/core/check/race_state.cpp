@@ -1,97 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/core/check/race.h"
+#include "lib/core/check/race_state.h"
 
-#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/base/slab.h"
-#include "lib/core/check/guarded_pages.h"
 #include "lib/core/check/race_batch.h"
-#include "lib/core/check/race_report.h"
-#include "lib/core/check/race_sources.h"
-#include "lib/core/check/race_words.h"
 #include "lib/core/config/config.h"
 
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <unistd.h>
-#include <unordered_map>
-#include <utility>
 
 namespace usdma::core {
 
-/* Of an event's record. */
-struct race_signal {
-	signal_ref given;
-	context_id by = ~0u; /* the stream that gives it */
-};
-
-namespace {
-
-struct block {
-	u64 end, address;
-	const char *what;
-	u32 stack, frames;
-	bool host, unguarded;
-};
-
-struct alias {
-	u64 end, to;
-};
-
-struct race_state {
-	std::mutex lock;
-	report_stacks stacks;
-	race_operations operations;
-	history order{[](void *arg, const access_conflict &c) { static_cast<race_state *>(arg)->found(c); }, this};
-	context_id host = order.add_thread();
-	std::vector<race_context> contexts{{0, true, false}}; /* by number; the first is the host */
-	std::map<u64, block> blocks;                          /* by key */
-	struct {
-		u64 begin = 0;
-		const block *is = nullptr;
-	} recent[2];                  /* blocks that were used last: of a device's memory, of the host's */
-	std::map<u64, alias> aliases; /* by key */
-	race_words words;
-	std::map<std::pair<const void *, u64>, std::deque<race_signal>> calls; /* by group and thread, oldest first */
-	std::unordered_map<const void *, signal_ref> tokens;
-	race_sources sources{[](void *arg, const source_change &c) { static_cast<race_state *>(arg)->changed(c); },
-			     this};
-	race_guards guards;
-	tsan_edges edges;
-	const bool beside = tsan_edges::available();
-	std::vector<stream_access> scratch; /* of submit(): most calls need no memory */
-	u64 no_memory = 0;
-
-	race_state();
-	void forward(context_id c, std::span<const stream_access> ranges, u32 number);
-	u64 word_at(u64 key);
-	void changed(const source_change &c);
-	void add_guards(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
-	void name_operation(page_fault *p);
-	void report_faults();
-	void host_knows();
-	void add_sources(context_id s, u64 time, std::span<const stream_access> ranges, u32 number);
-	void found(const access_conflict &c);
-	race_location location_of(byte_range r);
-	u64 key_of(u64 key) const;
-	u32 operation(const char *what, context_id by);
-	void submit(context_id s, const char *what, std::span<const stream_access> ranges);
-	void batch(context_id s, const char *what, std::span<const stream_access> items);
-	const block *block_at(u64 key, u64 *begin);
-	void reached(const race_signal &s);
-	void lost();
-};
-
-int thread_number()
+static int thread_number()
 {
 	static __thread int number;
 
 	return number ? number : number = gettid();
 }
 
-u32 *frames_of_thread()
+static u32 *frames_of_thread()
 {
 	static __thread u32 frames;
 
@@ -99,8 +28,8 @@ u32 *frames_of_thread()
 }
 
 /* Never freed: threads may still run at exit. */
-constinit no_destructor<std::mutex> making;
-race_state *race_made; /* atomic */
+static constinit no_destructor<std::mutex> making;
+static race_state *race_made; /* atomic */
 
 race_state *race_get()
 {
@@ -120,23 +49,6 @@ void race_state::lost()
 	no_memory++;
 	order.writes_unseen();
 }
-
-/* Runs f(state) with the lock. Nothing it does may fail the program's call: lack of memory is counted. */
-template <class F> void within_race(const F &f)
-{
-	race_state *const r = race_get();
-
-	if (!r)
-		return;
-	std::lock_guard guard(r->lock);
-	if (!fits([&] {
-		    r->report_faults();
-		    f(*r);
-	    }))
-		r->lost();
-}
-
-} // namespace
 
 bool race_on()
 {
@@ -286,9 +198,9 @@ void race_block_add(const race_block &b)
 		r.recent[b.host].is = nullptr;
 		if (unlikely(r.beside) && b.host)
 			r.edges.memory_added();
-		r.blocks.insert_or_assign(b.key, block{b.key + b.size, b.address, b.what,
-						       r.stacks.native.here(thread_number()), *frames_of_thread(),
-						       b.host, b.unguarded});
+		r.blocks.insert_or_assign(b.key, race_state::block{b.key + b.size, b.address, b.what,
+								   r.stacks.native.here(thread_number()),
+								   *frames_of_thread(), b.host, b.unguarded});
 	});
 }
 
@@ -335,7 +247,7 @@ void race_block_free(u64 key)
 
 void race_alias(u64 from, u64 to, u64 size)
 {
-	within_race([&](race_state &r) { r.aliases.insert_or_assign(from, alias{from + size, to}); });
+	within_race([&](race_state &r) { r.aliases.insert_or_assign(from, race_state::alias{from + size, to}); });
 }
 
 u64 race_state::key_of(u64 key) const
@@ -347,7 +259,7 @@ u64 race_state::key_of(u64 key) const
 }
 
 /* nullptr: not the program's memory. */
-const block *race_state::block_at(u64 key, u64 *begin)
+const race_state::block *race_state::block_at(u64 key, u64 *begin)
 {
 	auto &cached = recent[!(key >> 62)];
 
@@ -524,85 +436,6 @@ void race_unseen_wait(context_id s)
 	within_race([&](race_state &r) { r.order.submit_wait(s, r.host, std::make_shared<order_signal>()); });
 }
 
-/* ---- signals ---------------------------------------------------------------------------------------- */
-
-/* With the lock held. */
-static race_signal *signal_at(race_signal **at)
-{
-	if (!*at)
-		*at = std::make_unique<race_signal>(race_signal{std::make_shared<order_signal>()}).release();
-	return *at;
-}
-
-void race_record(context_id s, race_signal **at)
-{
-	within_race([&](race_state &r) {
-		race_signal *const sig = signal_at(at);
-
-		sig->by = s;
-		r.order.submit_signal(s, r.host, sig->given);
-	});
-}
-
-void race_record_wait(context_id s, race_signal **at)
-{
-	within_race([&](race_state &r) { r.order.submit_wait(s, r.host, signal_at(at)->given); });
-}
-
-/* It was given in fact: what it waits for in here was given by means unseen. */
-void race_state::reached(const race_signal &s)
-{
-	if (!s.given->given())
-		order.reach(s.by, *s.given);
-	order.waited_for(host, *s.given);
-	host_knows();
-}
-
-void race_record_waited(race_signal *const *at)
-{
-	within_race([&](race_state &r) {
-		if (*at)
-			r.reached(**at);
-	});
-}
-
-void race_signal_delete(race_signal *s)
-{
-	delete s;
-}
-
-/* ---- words ------------------------------------------------------------------------------------------ */
-
-void race_word_write(context_id s, u64 key, u64 value)
-{
-	within_race([&](race_state &r) {
-		const u64 at = r.key_of(key);
-
-		r.order.written({at, at + sizeof(value)});
-		for (const signal_ref &given : r.words.write(at, value)) {
-			given->is_word(r.word_at(at));
-			r.order.submit_signal(s, r.host, given);
-		}
-	});
-}
-
-void race_word_wait(context_id s, u64 key, dma::compare cmp, u64 value, bool takes)
-{
-	within_race([&](race_state &r) {
-		const u64 at = r.key_of(key);
-
-		for (const signal_ref &from : r.words.wait(at, {cmp, value, takes})) {
-			from->is_word(r.word_at(at));
-			r.order.submit_wait(s, r.host, from);
-		}
-	});
-}
-
-void race_word_reset(u64 key)
-{
-	within_race([&](race_state &r) { r.words.reset(r.key_of(key)); });
-}
-
 /* ---- frames of an interpreter ----------------------------------------------------------------------- */
 
 u32 race_frames(const std::string &lines)
@@ -616,59 +449,6 @@ u32 race_frames(const std::string &lines)
 u32 race_frames_enter(u32 frames)
 {
 	return std::exchange(*frames_of_thread(), frames);
-}
-
-/* ---- host functions --------------------------------------------------------------------------------- */
-
-void race_call(context_id s, const void *group, u64 by, const void *token)
-{
-	within_race([&](race_state &r) {
-		const race_signal start = {std::make_shared<order_signal>(), s};
-
-		r.order.submit_signal(s, r.host, start.given);
-		/* That of a test's own delivery has no start. */
-		if (by || !token)
-			r.calls[{group, by}].push_back(start);
-		if (!token)
-			return;
-		const signal_ref end = std::make_shared<order_signal>();
-		r.tokens.insert_or_assign(token, end);
-		r.order.submit_wait(s, r.host, end);
-	});
-}
-
-void race_call_refused(const void *group, u64 by)
-{
-	within_race([&](race_state &r) {
-		if (const auto it = r.calls.find({group, by}); it != r.calls.end())
-			it->second.pop_back();
-	});
-}
-
-void race_call_starts(const void *group, u64 by)
-{
-	within_race([&](race_state &r) {
-		const auto it = r.calls.find({group, by});
-
-		if (it == r.calls.end() || it->second.empty())
-			return;
-		r.reached(it->second.front());
-		it->second.pop_front();
-		if (it->second.empty())
-			r.calls.erase(it);
-	});
-}
-
-void race_call_done(const void *token)
-{
-	within_race([&](race_state &r) {
-		const auto it = r.tokens.find(token);
-
-		if (it == r.tokens.end())
-			return;
-		r.order.give(r.host, it->second);
-		r.tokens.erase(it);
-	});
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * signal, on an embedded device and on one in a process.  Run as: limits_test (USDMA_SIM names the device program).
  */
 #include "tests/integration/native.h"
+#include "tests/support/level.h"
 #include "tests/support/sim_process.h"
 #include "tests/support/until.h"
 #include "usdma/uring.h"
@@ -154,6 +155,8 @@ static void a_limit_on_files(void **)
 
 static void a_limit_on_data(void **)
 {
+	if (sanitized)
+		skip(); /* the sanitizer's own data exceed the limit */
 	on_each([] {
 		usdma_device *dev;
 		void *p;
@@ -166,6 +169,8 @@ static void a_limit_on_data(void **)
 
 static void a_limit_on_addresses(void **)
 {
+	if (sanitized)
+		skip(); /* the sanitizer's own addresses exceed the limit */
 	on_each([] {
 		usdma_device *dev;
 		void *p;

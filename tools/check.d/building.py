@@ -160,7 +160,7 @@ job("tidy", 40, "clang-tidy 14 with .clang-tidy: driver, lib, tools, tests; any 
 
 @job("coverage", 15, "line and branch coverage of driver and lib by the suites unit, integration and fault", BUILD + ("coverage",))
 def coverage(run):
-    where = suites(run, ["unit", "integration", "fault"], "-Db_coverage=true", "-Doptimization=0", "-Ddebug=false", "-Dpython=disabled", tree="coverage")
+    where = suites(run, ["unit", "integration", "fault"], "-Db_coverage=true", "-Doptimization=0", "-Ddebug=false", "-Dcpp_args=-g1", "-Dpython=disabled", tree="coverage")
     said = run.must("gcovr", ["gcovr", "--root", TOP, "--object-directory", where, "-j", str(run.jobs), "--exclude-throw-branches",
                               "--exclude-unreachable-branches", *(f"--filter={TOP}/{d}/" for d in ("driver", "lib")),
                               "--print-summary", "--html-details", os.path.join(where, "coverage.html"), where])

@@ -8,6 +8,7 @@
 #include "driver/base/cgroup.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
+#include "driver/base/madvise.h"
 #include "driver/base/page.h"
 
 #include <algorithm>
@@ -18,11 +19,6 @@
 #include <mutex>
 #include <sys/mman.h>
 #include <sys/resource.h>
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace usdma {
 

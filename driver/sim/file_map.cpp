@@ -3,17 +3,13 @@
 
 #include "driver/base/error.h"
 #include "driver/base/grow.h"
+#include "driver/base/madvise.h"
 #include "driver/vfio/device.h"
 
 #include <algorithm>
 #include <cinttypes>
 #include <fcntl.h>
 #include <linux/memfd.h>
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
 
 namespace usdma::sim {
 

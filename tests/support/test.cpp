@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/support/test.h"
 
+#include "driver/base/madvise.h"
 #include "driver/base/valgrind.h"
 
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include <fstream>
 #include <iterator>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -169,10 +169,9 @@ bool addresses_are_free()
 
 bool populate_is_checked()
 {
-	constexpr int populate_read = 22; /* MADV_POPULATE_READ */
 	const size_t size = size_t(sysconf(_SC_PAGESIZE));
 	void *const p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const bool is_checked = madvise(p, size, populate_read) != 0;
+	const bool is_checked = madvise(p, size, MADV_POPULATE_READ) != 0;
 
 	munmap(p, size);
 	return is_checked;

@@ -212,6 +212,7 @@ std::vector<usdma_file_item> tensors(const bench_file &f, u8 *mem)
 	static constexpr size_t sizes[] = {8 * KiB, 32 * MiB, 8 * KiB, 12 * MiB, 512, 12 * MiB, 512, 4 * MiB + 512};
 	std::vector<usdma_file_item> items;
 
+	items.reserve((f.size / (56 * MiB) + 1) * std::size(sizes));
 	for (size_t at = 0, i = 0; at < f.size; i++) {
 		const size_t n = std::min(f.size - at, sizes[i % std::size(sizes)]);
 

@@ -2,6 +2,7 @@
 /* Registration of the caller's memory, pinned in place; each registration has its own IOVA. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
+#include "driver/base/madvise.h"
 #include "driver/base/memory_limit.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/memory/internal.h"
@@ -12,10 +13,6 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
 
 namespace usdma::core {
 

@@ -4,12 +4,12 @@
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/huge_pages.h"
+#include "driver/base/madvise.h"
 #include "driver/base/memory_limit.h"
 #include "lib/core/memory/internal.h"
 
 #include <algorithm>
 #include <new>
-#include <sys/mman.h>
 
 namespace usdma::core {
 
@@ -45,8 +45,9 @@ static void fault_in_grains(device_heap *h, u64 first, u64 end)
 {
 	u8 *const mem = h->cpu + first * grain;
 	const u64 size = std::min(end * grain, h->size) - first * grain;
+	const huge_mode huge = config_get().huge_pages;
 
-	if (config_get().huge_pages != huge_mode::off)
+	if (huge != huge_mode::off && huge != huge_mode::require) /* required: they are of 2 MiB already */
 		collapse_pages(mem, size);
 	madvise(mem, size, MADV_POPULATE_WRITE);
 	for (u64 i = first; i < end; i++)
@@ -56,7 +57,7 @@ static void fault_in_grains(device_heap *h, u64 first, u64 end)
 void device_touch(device *dev, u64 offset, u64 size)
 {
 	device_heap *const h = heap_of(dev);
-	/* Of a long access all pages of 2 MiB, at most half of one in vain. */
+	/* Of a long access all pages of 2 MiB, at most half of one unused. */
 	const u64 step = size >= page_huge / 2 ? page_huge : grain;
 	const u64 end = h->touched ? std::min(align_up(offset + size, step), align_up(h->size, grain)) / grain : 0;
 

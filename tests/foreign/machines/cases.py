@@ -356,7 +356,7 @@ UNMAPPED_ACCESS = ("arm-smmu-v3 [^ ]+: (event 0x10 received:|[[:space:]]0x[0-9a-
 # disks that the test makes fail (drivers/md/raid5.c).
 NO_COMPLAINT = "RAS:|ioatdma .*: Removing dma and dca services$|md/raid:md0: (Disk failure on|Operation continuing on)|" + UNMAPPED_ACCESS
 # Of a device whose server was killed.
-OF_THE_DEAD = "|vfio-pci .*: Unable to change power state from D3cold to D0, device inaccessible$"
+KILLED_SERVER_ERRORS = "|vfio-pci .*: Unable to change power state from D3cold to D0, device inaccessible$"
 
 
 class Visit:
@@ -379,7 +379,7 @@ class Visit:
             said = self.machine.complaints()
             self.to.check(not said, "QEMU prints only the messages that docs/devices.md names", "\n".join(said[:20]))
         if not self.machine_dead:
-            expected = NO_COMPLAINT + (OF_THE_DEAD if self.dead else "")
+            expected = NO_COMPLAINT + (KILLED_SERVER_ERRORS if self.dead else "")
             done = self.machine.run(f"dmesg -r | grep '^<[0-3]>' | grep -v -E '{expected}' | tail -n 20")
             self.to.check(done.status == 0 and not done.out, "the guest's kernel logs no error", done.out)
 

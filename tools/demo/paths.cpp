@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The paths of a copy, each by the ACL calls that a program would use. */
+#include "driver/base/types.h"
 #include "tools/demo/job.h"
 
 #include <algorithm>
@@ -31,22 +32,22 @@ static void one(job &j, void *dst, const void *src, aclrtMemcpyKind kind)
 	MUST(aclrtSynchronizeStream(j.streams[0]));
 }
 
-/* Copies len bytes in at most count pieces by one call between the host and device 0. */
+/* Copies len bytes in at most count pieces of whole cache lines by one call between the host and device 0. */
 static void batch(job &j, char *dst, char *src, size_t len, size_t count, bool to_device)
 {
 	std::vector<void *> dsts, srcs;
 	std::vector<size_t> sizes;
 	aclrtMemcpyBatchAttr attr = {};
 	size_t first = 0, failed = 0;
+	const size_t part = usdma::align_up((len + count - 1) / count, usdma::cache_line);
 
-	for (size_t i = 0; i < count; i++) {
-		const size_t from = len * i / count, to = len * (i + 1) / count;
-
-		if (from == to)
-			continue;
+	dsts.reserve(count);
+	srcs.reserve(count);
+	sizes.reserve(count);
+	for (size_t from = 0; from < len; from += part) {
 		dsts.push_back(dst + from);
 		srcs.push_back(src + from);
-		sizes.push_back(to - from);
+		sizes.push_back(std::min(part, len - from));
 	}
 	attr.dstLoc.type = to_device ? ACL_MEM_LOCATION_TYPE_DEVICE : ACL_MEM_LOCATION_TYPE_HOST;
 	attr.srcLoc.type = to_device ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE;
@@ -119,7 +120,7 @@ static const path pageable = {
 };
 
 static const path batched = {
-	"one batch of 4096 pieces",
+	"one batch of up to 4096 pieces",
 	[](job &j) { batch(j, j.dev_a, j.pinned_in, j.len, pieces, true); },
 	[](job &j) { whole(j, j.dev_b, j.dev_a, d2d); },
 	[](job &j) { batch(j, j.pinned_out, j.dev_b, j.len, pieces, false); },

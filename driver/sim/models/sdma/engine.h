@@ -17,7 +17,7 @@
 namespace usdma::sim {
 
 /* Longer copies are moved in slices. */
-inline constexpr u64 at_once = 64 * KiB;
+inline constexpr u64 at_once = 64 * KiB, probe_every = 64 * KiB;
 /* Bytes between two checks for a stop, an unmap or a command. */
 inline constexpr u64 slice = 256 * KiB;
 /* Size of a bounce buffer. */
@@ -133,8 +133,8 @@ private:
 	bool translate(const end &e, u64 left, piece *out);
 	void fill_window(const end &e);
 	void order_copies();
-	void copy_in_run(u8 *dst, const u8 *src, u64 len, cache_hint hint);
-	bool copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
+	void copy_in_run(copy_run *r, u8 *dst, const u8 *src, u64 len, cache_hint hint);
+	bool copy_at_once(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	result move(hw_channel &ch, end dst, end src, u64 len, cache_hint hint);
 	result move_remote(hw_channel &ch, const end &dst, const piece &t, const end &src, const piece &s, u64 len);
 	result remote(hw_channel &ch, bool write, u64 addr, void *buf, u64 len, bool whole = false);
@@ -155,12 +155,10 @@ private:
 	u32 cpu_ = 0; /* as published in the status blocks */
 	u64 idle_since_ = 0, nap_ns_ = 0;
 	u64 spin_ns_;
-	u64 moved_ = 0;               /* bytes in this turn of a channel */
-	const copy_fn stream_;        /* stream_unordered() of the machine's tuning */
-	const u8 *run_end_ = nullptr; /* end of the source of the last copy of copy_in_run() … */
-	u64 run_ = 0;                 /* … and the bytes since a source that did not follow the one before */
-	bool unordered_ = false;      /* copies since the last order_copies() may become visible late */
-	u64 mem_base_ = 0;            /* for the current descriptor */
+	u64 moved_ = 0;          /* bytes in this turn of a channel */
+	const copy_fn stream_;   /* stream_unordered() of the machine's tuning */
+	bool unordered_ = false; /* copies since the last order_copies() may become visible late */
+	u64 mem_base_ = 0;       /* for the current descriptor */
 	dma::fault_reason fault_reason_ = dma::fault_reason::none;
 	u64 fault_address_ = 0;
 	std::vector<hw_channel *> active_;
@@ -202,8 +200,25 @@ inline void engine::order_copies()
 	unordered_ = false;
 }
 
-/* A copy that begins where the source of the one before ended is a part of a long one: its routine follows from all. */
-inline void engine::copy_in_run(u8 *dst, const u8 *src, u64 len, cache_hint hint)
+/*
+ * What is queued is copied as one: a source that follows the one before is a part of a long copy, and whether scattered
+ * sources are cached is probed once in 64 KiB. A few short copies alone are made as if theirs were.
+ */
+static inline bool is_cached(copy_run *r, const copy_tuning &t, const u8 *src, u64 len)
+{
+	r->queued += len;
+	r->joined = src == r->end ? r->joined + len : len;
+	r->end = src + len;
+	if (r->joined >= t.stream_min)
+		return false;
+	if (r->queued >= t.probe_min && r->queued >= r->next_probe) {
+		r->cached = source_is_local(t, src, len);
+		r->next_probe = r->queued + probe_every;
+	}
+	return r->queued < t.probe_min || r->cached;
+}
+
+inline void engine::copy_in_run(copy_run *r, u8 *dst, const u8 *src, u64 len, cache_hint hint)
 {
 	const copy_tuning &t = m_.tuning;
 
@@ -212,15 +227,11 @@ inline void engine::copy_in_run(u8 *dst, const u8 *src, u64 len, cache_hint hint
 		memmove(dst, src, len);
 		return;
 	}
-	run_ = src == run_end_ ? run_ + len : len;
-	run_end_ = src + len;
-	copy_fn copy = copy_pick(t, run_, src, len, hint);
-	if (copy == t.stream) {
-		copy = stream_;
+	const copy_fn copy = is_cached(r, t, src, len) ? t.medium : hint == cache_hint::keep ? t.fetch : stream_;
+	if (copy == stream_)
 		unordered_ = true;
-	} else {
+	else
 		order_copies();
-	}
 	copy(dst, src, len);
 }
 
@@ -228,7 +239,7 @@ inline void engine::copy_in_run(u8 *dst, const u8 *src, u64 len, cache_hint hint
  * Fast path: a short copy between the areas of the channel's last copies or device memory. False: not such a copy,
  * or an invalid one; nothing was done.
  */
-inline bool engine::copy_at_once(const hw_channel &ch, const sdma::descriptor &d, u64 mem_base)
+inline bool engine::copy_at_once(hw_channel &ch, const sdma::descriptor &d, u64 mem_base)
 {
 	const window own = {mem_base, m_.mem_size, m_.mem, nullptr, 0};
 
@@ -240,7 +251,7 @@ inline bool engine::copy_at_once(const hw_channel &ch, const sdma::descriptor &d
 
 	if (unlikely(!src || !dst))
 		return false;
-	copy_in_run(dst, src, d.len, hint_of(d));
+	copy_in_run(&ch.run, dst, src, d.len, hint_of(d));
 	moved_ += d.len;
 	return true;
 }

@@ -130,6 +130,7 @@ unsigned engine::run_ring(hw_channel &ch, bool *dry)
 		/* Acquire: the tag is written last (sdma_regs.h), so the rest is there. */
 		if (load_acquire(&slot->tag) != u32(ch.next)) {
 			*dry = true;
+			ch.run.queued = ch.run.next_probe = 0;
 			return n;
 		}
 		if (n == run_length && s64(ch.posted - ch.next) < s64(turn + run_ahead))

@@ -27,6 +27,15 @@ struct channel_hold {
 	u64 blocked = 0;   /* round in which its WAIT did not hold */
 };
 
+/* The short copies that an engine makes one after the other: their sources select the routine. */
+struct copy_run {
+	const u8 *end = nullptr; /* of the last source */
+	u64 joined = 0;          /* bytes since a source that did not follow the one before */
+	u64 queued = 0;          /* bytes since the ring was last empty */
+	u64 next_probe = 0;      /* queued at the next probe whether sources are cached */
+	bool cached = false;     /* the result of the last one */
+};
+
 /* A channel's setup registers, as the client wrote them; server thread only. */
 struct channel_regs {
 	u64 ring_base = 0;
@@ -53,6 +62,7 @@ struct alignas(cache_line) hw_channel {
 	u32 state = sdma::chan_state_off;
 	u64 head = 0;
 	window src, dst; /* areas of the last addresses */
+	copy_run run;
 	u64 fired[dma::irq_slots] = {};
 	u32 vectors[dma::irq_slots] = {};
 	bool waiting = false, listed = false; /* atomic: also read for chan_debug */

@@ -277,7 +277,7 @@ static void copies_of_many_threads(void **)
 		assert_true(threads_named("usdma-copy") <= unsigned(!by_engine()));
 		for (unsigned t = 0; t < threads; t++)
 			all.emplace_back([&, t] {
-				std::vector<unsigned char> in(4 * MiB + 4097 * t), out(in.size());
+				std::vector<unsigned char> in((t % 2 ? MiB : 4 * MiB) + 4097 * t), out(in.size());
 				block mem(dev, kind::device, in.size());
 				auto gen = rng(10 + t);
 

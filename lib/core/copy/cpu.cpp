@@ -43,38 +43,37 @@ static bool view_device(cpu_view *v, unsigned slot, bool load, bool is_short)
 	return v->dev;
 }
 
-/* nullptr: not in this memory. */
-static u8 *in_view(const cpu_view &v, const translation &p, u64 len)
+/* nullptr: not in this memory. total: bytes of the whole access. */
+static u8 *in_view(const cpu_view &v, const translation &p, u64 len, u64 total)
 {
 	const u64 off = p.dma - v.mem.dma;
 
 	if (p.space != v.mem.space || !range_within(off, len, v.mem.size))
 		return nullptr;
 	if (len >= touch_from)
-		device_touch(v.dev, off, len);
+		device_touch(v.dev, off, len, total);
 	return v.mem.cpu + off;
 }
 
-/* CPU mapping of len bytes of device memory; nullptr: use the engine. */
-static u8 *cpu_mapping(const translation &p, u64 len, bool load, bool is_short)
+/* CPU mapping of len bytes of device memory, a part of total; nullptr: use the engine. */
+static u8 *cpu_mapping(const translation &p, u64 len, u64 total, bool load)
 {
+	const bool is_short = total <= config_get().direct_store_max;
 	cpu_view v;
 
-	return view_device(&v, p.slot, load, is_short) ? in_view(v, p, len) : nullptr;
+	return view_device(&v, p.slot, load, is_short) ? in_view(v, p, len, total) : nullptr;
 }
 
 /* total: bytes of the whole copy, which select the routine. 1: not possible, nothing was done. */
 static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 total)
 {
-	const config &cfg = config_get();
-	const copy_tuning &t = copy_for_cpu(cfg.copy_rows);
-	const bool is_short = total <= cfg.direct_store_max;
+	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 	const read_section in; /* keeps the mapping valid */
 
 	if (!in)
 		return 1;
-	u8 *const to = is_host(e.dst) ? dst : cpu_mapping(e.dst, n, false, is_short);
-	const u8 *const from = is_host(e.src) ? src : cpu_mapping(e.src, n, true, is_short);
+	u8 *const to = is_host(e.dst) ? dst : cpu_mapping(e.dst, n, total, false);
+	const u8 *const from = is_host(e.src) ? src : cpu_mapping(e.src, n, total, true);
 	if (!to || !from)
 		return 1;
 	return touch([&] {
@@ -98,7 +97,10 @@ ssize_t fill_mapped(void *dst, u64 len, mapped_fill fill, void *arg)
 		n = std::min(n, left_in(p, reinterpret_cast<u64>(dst)));
 	else if (!is_host(p))
 		return -EAGAIN;
-	u8 *const to = is_host(p) ? static_cast<u8 *>(dst) : cpu_mapping(p, n, false, false);
+	cpu_view v;
+	u8 *to = static_cast<u8 *>(dst);
+	if (!is_host(p))
+		to = view_device(&v, p.slot, false, false) ? in_view(v, p, n, len) : nullptr;
 	return to ? fill(arg, to, n) : -EAGAIN;
 }
 
@@ -160,10 +162,16 @@ static int copy_part(void *arg, u64 from, u64 to)
 	return from && c.until.passed() ? 1 : copy_range(c, from, to);
 }
 
+/* In long parts each thread copies faster; in short ones the other waits less for the last. */
+static u64 part_of(u64 len)
+{
+	return std::clamp(align_down(len / 16, 128 * KiB), 128 * KiB, MiB);
+}
+
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	cpu_copy c = {dst, src, len, until};
-	shared_work w = {copy_part, &c, len};
+	shared_work w = {copy_part, &c, len, part_of(len)};
 	const u64 done = len < helped_from ? 0 : helper_share(&w);
 	/* After a failure: again, for the error and its text. */
 	const int err = copy_alone(c, done);
@@ -189,7 +197,7 @@ static bool is_short_pageable(const endpoints &e, const copy_item &i, const side
 	const bool in = is_host(e.src);
 	const translation &mem = in ? e.dst : e.src, &host = in ? e.src : e.dst;
 
-	if (i.len - 1 >= piece_most || !i.dst || !i.src || host.cls != mem_class::unregistered ||
+	if (i.len - 1 >= helped_from - 1 || !i.dst || !i.src || host.cls != mem_class::unregistered ||
 	    mem.cls != mem_class::device || e.dst.flags & region_readonly ||
 	    !holds(mem, reinterpret_cast<u64>(in ? i.dst : i.src), i.len))
 		return false;
@@ -222,7 +230,7 @@ static bool copy_item_in_group(cpu_group *g, const copy_item &i)
 	const translation &mem = in ? e.dst : e.src;
 	if ((!g->view.dev || g->view.dev->slot != mem.slot) && !view_device(&g->view, mem.slot, !in, false))
 		return false;
-	u8 *const at = in_view(g->view, mem, i.len);
+	u8 *const at = in_view(g->view, mem, i.len, i.len);
 	if (!at)
 		return false;
 	copy_in_group(g, in ? at : static_cast<u8 *>(i.dst), in ? static_cast<const u8 *>(i.src) : at, i.len);

@@ -23,12 +23,14 @@ enum : u32 { idle, busy, busy_with_waiter };
 
 struct helper_state {
 	futex_lock lock;             /* held by the caller whose copy it helps with */
-	shared_work *work = nullptr; /* atomic, as are the next five */
+	shared_work *work = nullptr; /* atomic, as are the next six */
 	u32 state = idle;
 	u32 offers = 0; /* counts, as the address of a new copy may be that of the one before */
 	u32 asleep = 0;
 	u32 quit = 0;
 	u32 running = 0;
+	u64 last_end = 0; /* of a copy; atomic */
+	u64 in_a_row = 0; /* bytes of copies since it was last worth waking; under lock */
 	u32 users = 0;
 	pthread_t thread = {};
 };
@@ -39,16 +41,18 @@ static constinit no_destructor<helper_state> helper;
 /* 0, or this_cpu() if that is the caller's: there the helper is of no use. */
 static u32 take_parts(shared_work *w)
 {
+	const u64 part = w->part;
+
 	/* Once a part has failed, no more are taken: the same work may be offered twice. */
 	while (w->failed == shared_work::none) {
 		const u32 cpu = this_cpu();
 
 		if (cpu && cpu == load_relaxed(&w->cpu))
 			return cpu;
-		const u64 from = fetch_add_acq_rel(&w->next, shared_work::part);
+		const u64 from = fetch_add_acq_rel(&w->next, part);
 		if (from >= w->size)
 			break;
-		if (!w->copy(w->arg, from, std::min(from + shared_work::part, w->size)))
+		if (!w->copy(w->arg, from, std::min(from + part, w->size)))
 			continue;
 		w->failed = from;
 		store_release(&w->next, w->size);
@@ -116,6 +120,18 @@ static void *helper_main(void *)
 	return nullptr;
 }
 
+/* One short copy is over before the thread runs; of several between which it does not sleep, the later ones gain. */
+static bool is_worth_waking(u64 size)
+{
+	const bool follows = now_ns() < load_relaxed(&helper->last_end) + helper_spin_ns;
+
+	helper->in_a_row = follows ? helper->in_a_row + size : size;
+	if (helper->in_a_row < woken_from)
+		return false;
+	helper->in_a_row = 0;
+	return true;
+}
+
 static void notify()
 {
 	fetch_add_seq_cst(&helper->offers, 1);
@@ -148,11 +164,15 @@ void helper_put()
 
 /* ---- its callers --------------------------------------------------------------------------------------- */
 
-/* Wakes it. False: there is none, or another copy has it. */
+/* Wakes it. False: there is none, another copy has it, or it sleeps and this one is short. */
 static bool offer(shared_work *w)
 {
 	if (!load_acquire(&helper->running) || !helper->lock.try_lock())
 		return false;
+	if (!is_worth_waking(w->size) && load_relaxed(&helper->asleep)) {
+		helper->lock.unlock();
+		return false;
+	}
 	store_relaxed(&w->cpu, this_cpu());
 	store_release(&helper->work, w);
 	notify();
@@ -178,11 +198,12 @@ static void take_back()
 /* The parts that the helper leaves. Returns the start of one that failed, or the size. */
 static u64 share_rest(shared_work *w)
 {
+	const u64 part = w->part;
 	u64 from;
 
-	while ((from = fetch_add_acq_rel(&w->next, shared_work::part)) < w->size) {
+	while ((from = fetch_add_acq_rel(&w->next, part)) < w->size) {
 		store_relaxed(&w->cpu, this_cpu());
-		if (w->copy(w->arg, from, std::min(from + shared_work::part, w->size)))
+		if (w->copy(w->arg, from, std::min(from + part, w->size)))
 			return from;
 	}
 	return w->size;
@@ -197,6 +218,7 @@ u64 helper_share(shared_work *w)
 		store_release(&w->next, w->size);
 	if (offered)
 		take_back();
+	store_relaxed(&helper->last_end, now_ns());
 	return std::min(end, w->failed);
 }
 

@@ -11,20 +11,20 @@
 namespace usdma::core {
 
 /*
- * From this length on: the system call that wakes it takes 8 to 31 us in a virtual machine, and on a busy machine it
- * may be preempted in a part that the caller waits for.
+ * From this length on. It is woken for so much in one copy, or in several in a row: the system call takes 8 to 31 us in
+ * a virtual machine, and on a busy machine it may be preempted in a part that the caller waits for.
  */
-inline constexpr u64 helped_from = 4 * MiB;
+inline constexpr u64 helped_from = MiB, woken_from = 4 * MiB;
 
 /* A copy that two threads make, in parts. */
 struct shared_work {
-	static constexpr u64 part = 128 * KiB;
 	static constexpr u64 none = ~u64(0);
 
 	/* Copies [from, to). Not 0: its thread takes no more parts. */
 	int (*copy)(void *arg, u64 from, u64 to);
 	void *arg;
 	u64 size;
+	u64 part;          /* bytes of one, the last may be shorter */
 	u64 next = 0;      /* start of the next part; atomic */
 	u64 failed = none; /* start of the part that the helper could not copy */
 	u32 cpu = 0;       /* this_cpu() of the caller; atomic */

@@ -118,7 +118,7 @@ struct file_range {
 };
 
 /* At most that much at once: in between, others have their turn. */
-constexpr u64 shared_most = 16 * MiB;
+constexpr u64 shared_most = 16 * MiB, shared_part = 128 * KiB;
 
 ssize_t read_now(void *arg, u8 *at, u64 n)
 {
@@ -184,12 +184,12 @@ static int read_whole_part(void *arg, u64 from, u64 to)
  */
 static ssize_t read_shared(file_range r, u64 len)
 {
-	shared_work w = {read_whole_part, &r, len};
-	const ssize_t n = read_range(r, 0, shared_work::part);
+	shared_work w = {read_whole_part, &r, len, shared_part};
+	const ssize_t n = read_range(r, 0, shared_part);
 
-	if (n != ssize_t(shared_work::part))
+	if (n != ssize_t(shared_part))
 		return n;
-	w.next = shared_work::part;
+	w.next = shared_part;
 	return ssize_t(helper_share(&w));
 }
 
@@ -197,7 +197,7 @@ ssize_t file_read_cached(file *f, void *mem, u64 offset, u64 len, deadline until
 {
 	const file_range r = {f, static_cast<u8 *>(mem), offset, until};
 
-	return len < helped_from ? read_part(f, mem, offset, len) : read_shared(r, std::min(len, shared_most));
+	return len < woken_from ? read_part(f, mem, offset, len) : read_shared(r, std::min(len, shared_most));
 }
 
 } // namespace usdma::core

@@ -54,11 +54,11 @@ static void fault_in_grains(device_heap *h, u64 first, u64 end)
 		fetch_or_acq_rel(&h->touched[i / 64], u64(1) << (i % 64));
 }
 
-void device_touch(device *dev, u64 offset, u64 size)
+void device_touch(device *dev, u64 offset, u64 size, u64 total)
 {
 	device_heap *const h = heap_of(dev);
 	/* Of a long access all pages of 2 MiB, at most half of one unused. */
-	const u64 step = size >= page_huge / 2 ? page_huge : grain;
+	const u64 step = total >= page_huge / 2 ? page_huge : grain;
 	const u64 end = h->touched ? std::min(align_up(offset + size, step), align_up(h->size, grain)) / grain : 0;
 
 	for (u64 at = align_down(offset, step) / grain, run; at < end; at = run + 1) {
@@ -79,7 +79,7 @@ void device_touch_block(device *dev, u64 offset, u64 size)
 		return;
 	const saved_error why;
 	if (!memory_available(size, "the pages of device memory"))
-		device_touch(dev, offset, size);
+		device_touch(dev, offset, size, size);
 	why.again(0);
 }
 

@@ -16,7 +16,7 @@ struct device_heap;
 int heap_track_touched(const device *dev, device_heap *h);
 /* After a block was allocated: faults in its pages, within limits. */
 void device_touch_block(device *dev, u64 offset, u64 size);
-/* Before an access by the CPU. */
-void device_touch(device *dev, u64 offset, u64 size);
+/* Before an access by the CPU, a part of total bytes. */
+void device_touch(device *dev, u64 offset, u64 size, u64 total);
 
 } // namespace usdma::core

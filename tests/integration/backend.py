@@ -114,6 +114,8 @@ def run(args, scratch, sims):
     if args.apart:
         args.device = separate_cpus(args.device)
     env = dict(os.environ, USDMA_SIM=args.sim, USDMA_TEST_BACKEND=args.backend)
+    if all("rate=" in d for d in args.device):
+        env["USDMA_TEST_RATED"] = "1"
     if args.backend == "embedded":
         env["USDMA_DEVICES"] = ",".join("sim" + (":" + d if d else "") + args.suffix for d in args.device)
     else:

@@ -241,19 +241,19 @@ def test_thresholds(s):
         done = s.run("--json", "tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
         return json.loads(done.stdout)["thresholds"]
     base = thresholds()
-    lengths = [n for n in (base["memmove_max"], base["look_from"], base["far_from"]) if n is not None]
-    s.check(lengths == sorted(lengths) and base["near"] and base["far"] and (base["look_from"] is None or base["near_below_ticks"] > 0),
+    lengths = [n for n in (base["memmove_max"], base["probe_from"], base["stream_from"]) if n is not None]
+    s.check(lengths == sorted(lengths) and base["cached"] and base["uncached"] and (base["probe_from"] is None or base["cached_below_ticks"] > 0),
             "tune: the copy routines and their thresholds", base)
     s.check(base["direct_store_max"] == 4096 and base["stripe_from"] is None, "tune: thresholds by default", base)
     s.check(thresholds(USDMA_STRIPE="1M", USDMA_DIRECT_STORE="32K").items() >= {"stripe_from": 1 << 20, "direct_store_max": 32768}.items(),
             "tune: thresholds that are set")
     s.check(thresholds(USDMA_STRIPE="1K")["stripe_from"] == 131072, "tune: the effective stripe is at least two of the smallest parts")
-    remote = base["far"]  # the routine for CPUs of another LLC
+    stream = base["uncached"]
     for rows, name in (("1", "non-temporal"), ("2", "two pages at once"), ("4", "four pages at once")):
-        s.check(remote == "memmove" or name in thresholds(USDMA_COPY_ROWS=rows)["far"], f"tune: copy_rows {rows} is used")
+        s.check(stream == "memmove" or name in thresholds(USDMA_COPY_ROWS=rows)["uncached"], f"tune: copy_rows {rows} is used")
     for env, words in (({}, ("4 KiB", "one engine")), ({"USDMA_STRIPE": "2M", "USDMA_DIRECT_STORE": "0", "USDMA_PAGEABLE": "staging"}, ("2 MiB", "staging buffers"))):
         done = s.run("tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
-        s.check(all(w in done.stdout for w in ("memmove", remote, "three CPUs", *words))
+        s.check(all(w in done.stdout for w in ("memmove", stream, "three CPUs", *words))
                 and max(map(len, done.stdout.splitlines())) <= 80, f"tune: the thresholds as text {env}", done)
     with open(result, "w", encoding="utf-8") as f:
         f.write('{"settings": [], "skipped": [1]}')

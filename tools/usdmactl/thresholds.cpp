@@ -23,12 +23,12 @@ json thresholds_json()
 	const u64 spread = dma::striped_from(c.stripe);
 
 	return {{"memmove_max", t.small_max},
-		{"look_from", length_json(t.probe_min)},
-		{"far_from", length_json(t.stream_min)},
-		{"near_below_ticks", t.hot_ticks},
-		{"near", t.medium_name},
-		{"far", t.stream_name},
-		{"far_to_staging", t.fetch_name},
+		{"probe_from", length_json(t.probe_min)},
+		{"stream_from", length_json(t.stream_min)},
+		{"cached_below_ticks", t.hot_ticks},
+		{"cached", t.medium_name},
+		{"uncached", t.stream_name},
+		{"uncached_to_staging", t.fetch_name},
 		{"direct_store_max", c.direct_store_max},
 		{"pageable", core::setting_show(*core::setting_find("pageable"), c)},
 		{"stripe_from", spread ? json(spread) : json()}};
@@ -41,19 +41,19 @@ static void print_lengths(const std::string &lengths, const std::string &how)
 
 static void print_cpu(const json &j)
 {
-	const std::string cached = j["near"], stream = j["far"];
+	const std::string cached = j["cached"], stream = j["uncached"];
 
 	print_line("Copies by the CPU, by its features and the setting copy_rows:");
 	print_lengths("up to " + human_size(j["memmove_max"]), "memmove");
-	if (j["look_from"].is_null())
+	if (j["probe_from"].is_null())
 		return print_lengths("longer", cached);
-	print_lengths("below " + human_size(j["look_from"]), cached);
-	print_lengths("up to " + human_size(j["far_from"].get<u64>() - 1),
+	print_lengths("below " + human_size(j["probe_from"]), cached);
+	print_lengths("up to " + human_size(j["stream_from"].get<u64>() - 1),
 		      cached + " if the source is cached (probing some of");
-	print_lengths("",
-		      fmt::format("its lines takes below {} ticks), else as below", j["near_below_ticks"].get<u64>()));
+	print_lengths(
+		"", fmt::format("its lines takes below {} ticks), else as below", j["cached_below_ticks"].get<u64>()));
 	print_lengths("longer", stream);
-	print_lengths("uncached, to staging", j["far_to_staging"]);
+	print_lengths("uncached, to staging", j["uncached_to_staging"]);
 }
 
 void print_thresholds(const json &j)

@@ -20,6 +20,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -199,11 +200,9 @@ copy_fn fastest_copy(u8 *dst, const u8 *src, size_t n)
 	std::vector<double> ns;
 
 	for (const auto &routines : {stream_routines(), fetch_routines()})
-		for (const copy_routine &r : routines)
-			all.push_back(r.copy);
-	for (copy_fn copy : all)
-		ns.push_back(copy_ns(copy, dst, src, n));
-	return all[size_t(std::min_element(ns.begin(), ns.end()) - ns.begin())];
+		std::ranges::transform(routines, std::back_inserter(all), &copy_routine::copy);
+	std::ranges::transform(all, std::back_inserter(ns), [&](copy_fn copy) { return copy_ns(copy, dst, src, n); });
+	return all[size_t(std::ranges::min_element(ns) - ns.begin())];
 }
 
 /* As in a model: most bytes in a few large tensors, most tensors small. In order, without gaps. */
@@ -212,7 +211,6 @@ std::vector<usdma_file_item> tensors(const bench_file &f, u8 *mem)
 	static constexpr size_t sizes[] = {8 * KiB, 32 * MiB, 8 * KiB, 12 * MiB, 512, 12 * MiB, 512, 4 * MiB + 512};
 	std::vector<usdma_file_item> items;
 
-	items.reserve((f.size / (56 * MiB) + 1) * std::size(sizes));
 	for (size_t at = 0, i = 0; at < f.size; i++) {
 		const size_t n = std::min(f.size - at, sizes[i % std::size(sizes)]);
 

@@ -34,7 +34,7 @@ struct race_state {
 	};
 
 	std::mutex lock;
-	report_stacks stacks;
+	report_stacks stacks = {};
 	race_operations operations;
 	history order{[](void *arg, const access_conflict &c) { static_cast<race_state *>(arg)->found(c); }, this};
 	context_id host = order.add_thread();

@@ -163,7 +163,7 @@ static int copy_part(void *arg, u64 from, u64 to)
 }
 
 /* In long parts each thread copies faster; in short ones the other waits less for the last. */
-static u64 part_of(u64 len)
+static u64 part_size(u64 len)
 {
 	return std::clamp(align_down(len / 16, 128 * KiB), 128 * KiB, MiB);
 }
@@ -171,7 +171,7 @@ static u64 part_of(u64 len)
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	cpu_copy c = {dst, src, len, until};
-	shared_work w = {copy_part, &c, len, part_of(len)};
+	shared_work w = {copy_part, &c, len, part_size(len)};
 	const u64 done = len < helped_from ? 0 : helper_share(&w);
 	/* After a failure: again, for the error and its text. */
 	const int err = copy_alone(c, done);

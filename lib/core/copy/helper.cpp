@@ -120,7 +120,7 @@ static void *helper_main(void *)
 	return nullptr;
 }
 
-/* One short copy is over before the thread runs; of several between which it does not sleep, the later ones gain. */
+/* A short copy is done before a thread that was woken for it runs, but the copies that follow it gain. */
 static bool is_worth_waking(u64 size)
 {
 	const bool follows = now_ns() < load_relaxed(&helper->last_end) + helper_spin_ns;
@@ -164,7 +164,7 @@ void helper_put()
 
 /* ---- its callers --------------------------------------------------------------------------------------- */
 
-/* Wakes it. False: there is none, another copy has it, or it sleeps and this one is short. */
+/* False: the thread does not run, another copy has it, or it sleeps and this one is too short to wake it. */
 static bool offer(shared_work *w)
 {
 	if (!load_acquire(&helper->running) || !helper->lock.try_lock())

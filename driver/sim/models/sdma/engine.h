@@ -201,15 +201,16 @@ inline void engine::order_copies()
 }
 
 /*
- * What is queued is copied as one: a source that follows the one before is a part of a long copy, and whether scattered
- * sources are cached is probed once in 64 KiB. A few short copies alone are made as if theirs were.
+ * Whether the source is cached, by all that is queued rather than by this piece: one that continues a copy of
+ * stream_min bytes is not; scattered ones are probed once in 64 KiB. The first probe_min bytes in an empty ring count
+ * as cached.
  */
 static inline bool is_cached(copy_run *r, const copy_tuning &t, const u8 *src, u64 len)
 {
 	r->queued += len;
-	r->joined = src == r->end ? r->joined + len : len;
+	r->contiguous = src == r->end ? r->contiguous + len : len;
 	r->end = src + len;
-	if (r->joined >= t.stream_min)
+	if (r->contiguous >= t.stream_min)
 		return false;
 	if (r->queued >= t.probe_min && r->queued >= r->next_probe) {
 		r->cached = source_is_local(t, src, len);

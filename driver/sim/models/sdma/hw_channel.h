@@ -27,13 +27,13 @@ struct channel_hold {
 	u64 blocked = 0;   /* round in which its WAIT did not hold */
 };
 
-/* The short copies that an engine makes one after the other: their sources select the routine. */
+/* State of short copies in a row, which selects their routine. */
 struct copy_run {
 	const u8 *end = nullptr; /* of the last source */
-	u64 joined = 0;          /* bytes since a source that did not follow the one before */
+	u64 contiguous = 0;      /* bytes since a source that did not begin at end */
 	u64 queued = 0;          /* bytes since the ring was last empty */
-	u64 next_probe = 0;      /* queued at the next probe whether sources are cached */
-	bool cached = false;     /* the result of the last one */
+	u64 next_probe = 0;      /* value of queued at which a source is probed again */
+	bool cached = false;     /* result of the last probe */
 };
 
 /* A channel's setup registers, as the client wrote them; server thread only. */

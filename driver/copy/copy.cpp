@@ -40,15 +40,18 @@ static void rep_movsb(void *dst, const void *src, size_t len)
  *   EPYC (family 25)                       10.6   10.7      3.7
  * so the default is four on Intel CPUs, one on all others.  Cached stores use four on both:
  * into staging buffers that another CPU has just read they were faster by
- * 11 to 16 % on the EPYC (12.0 to 12.6 GB/s against 10.8 to 11.0).
+ * 11 to 16 % on the EPYC (12.0 to 12.6 GB/s against 10.8 to 11.0).  One row with the next one prefetched is faster by
+ * 8 to 16 % on the EPYC in copies of 1 MiB from and to pages of 2 MiB (19 GB/s against 17).
  */
 static constexpr size_t row_most = 4096, line = cache_line;
 
-/* nt: non-temporal stores; otherwise the destination is expected to be read next. */
-template <size_t rows, bool nt>
-[[gnu::target("avx2")]] ordered_elsewhere static void rows_avx2(u8 *d, const u8 *s, size_t row)
+/* nt: non-temporal stores; otherwise the destination is expected to be read next. ahead: prefetch the next row. */
+template <size_t rows, bool nt, bool ahead = false>
+[[gnu::target("avx2")]] ordered_elsewhere static void rows_avx2(u8 *d, const u8 *s, size_t row, const u8 *next)
 {
-	for (size_t at = 0; at < row; at += line)
+	for (size_t at = 0; at < row; at += line) {
+		if (ahead)
+			_mm_prefetch(reinterpret_cast<const char *>(next + at), _MM_HINT_NTA);
 		for (size_t k = 0; k < rows; k++) {
 			auto *from = reinterpret_cast<const __m256i *>(s + k * row + at);
 			auto *to = reinterpret_cast<__m256i *>(d + k * row + at);
@@ -57,10 +60,11 @@ template <size_t rows, bool nt>
 			nt ? _mm256_stream_si256(to, a) : _mm256_store_si256(to, a);
 			nt ? _mm256_stream_si256(to + 1, b) : _mm256_store_si256(to + 1, b);
 		}
+	}
 }
 
 template <size_t rows>
-[[gnu::target("avx512f")]] ordered_elsewhere static void rows_avx512(u8 *d, const u8 *s, size_t row)
+[[gnu::target("avx512f")]] ordered_elsewhere static void rows_avx512(u8 *d, const u8 *s, size_t row, const u8 *)
 {
 	for (size_t at = 0; at < row; at += line)
 		for (size_t k = 0; k < rows; k++)
@@ -96,7 +100,7 @@ ordered_elsewhere static size_t align_head(u8 *&d, const u8 *&s, size_t len)
 	return len - head;
 }
 
-template <size_t rows, void block(u8 *, const u8 *, size_t), bool ordered = true>
+template <size_t rows, void block(u8 *, const u8 *, size_t, const u8 *), bool ordered = true>
 ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 {
 	auto *d = static_cast<u8 *>(dst);
@@ -104,12 +108,12 @@ ordered_elsewhere static void by_rows(void *dst, const void *src, size_t len)
 
 	len = align_head(d, s, len);
 	while (len >= rows * line) {
-		const size_t row = std::min(len / rows / line * line, row_most);
+		const size_t row = std::min(len / rows / line * line, row_most), all = rows * row;
 
-		block(d, s, row);
-		d += rows * row;
-		s += rows * row;
-		len -= rows * row;
+		block(d, s, row, s + (len >= 2 * all ? all : 0));
+		d += all;
+		s += all;
+		len -= all;
 	}
 	/* Streaming stores are weakly ordered: the completion must not overtake them. */
 	if (ordered)
@@ -176,12 +180,12 @@ static bool is_intel()
 }
 
 static constexpr copy_routine streams[] = {
-	{by_rows<1, rows_avx2<1, true>>, "AVX2 non-temporal"},
+	{by_rows<1, rows_avx2<1, true, true>>, "AVX2 non-temporal"},
 	{by_rows<2, rows_avx2<2, true>>, "AVX2 non-temporal, two pages at once"},
 	{by_rows<4, rows_avx2<4, true>>, "AVX2 non-temporal, four pages at once"},
 	{by_rows<4, rows_avx512<4>>, "AVX-512 non-temporal, four pages at once"},
 };
-/* The same, but unordered. */
+/* The same, but unordered, and without prefetching, which does not help short copies. */
 static constexpr copy_fn unordered[] = {
 	by_rows<1, rows_avx2<1, true>, false>,
 	by_rows<2, rows_avx2<2, true>, false>,

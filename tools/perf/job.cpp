@@ -294,9 +294,9 @@ static void check_node(const outcome &o)
 			fmt::format("host memory is on node {}, not on {}: is that node full?", o.host_node, wanted));
 }
 
-outcome measure(bench_device &dev, const job &j)
+outcome measure(bench_device &dev, const job &j, const std::function<void()> &before_repeat)
 {
-	outcome o = sum_up(j, std::move(take({{j, &dev}})[0]));
+	outcome o = sum_up(j, std::move(take({{j, &dev}}, before_repeat)[0]));
 
 	if (!o.copies)
 		return o;

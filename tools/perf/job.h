@@ -5,6 +5,8 @@
 #include "tools/perf/histogram.h"
 #include "tools/perf/numa.h"
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,8 @@ struct outcome {
 	double spread = 0;         /* (max - min) / median of the repeats, percent */
 	double client_cpu = 0, engine_cpu = 0; /* percent of one CPU */
 	double base_gbps = 0;                  /* memcpy of the same size, hot or cold alike, by one thread */
+	double best_cold = 0;                  /* of cold_reference, by one thread; 0: not measured */
+	double best_cold_all = 0;              /* the same by a thread on each CPU */
 	int host_node = -1;                    /* actual node of host memory; -1: unknown */
 	bool verified = false;
 	bool interrupted = false; /* by a signal: shorter than requested */
@@ -76,8 +80,11 @@ struct outcome {
 	} repeats; /* of each */
 };
 
-/* Throws std::runtime_error, also for wrong data. copies is 0 after a signal in the warm-up. */
-outcome measure(bench_device &dev, const job &j);
+/*
+ * before_repeat: called before the warm-up and each repeat. Throws std::runtime_error, also for wrong data. copies is 0
+ * after a signal in the warm-up.
+ */
+outcome measure(bench_device &dev, const job &j, const std::function<void()> &before_repeat = nullptr);
 /* The same by job.processes processes, which open the device themselves: the caller must not have used the library. */
 outcome measure_in_processes(unsigned device, size_t cold_bytes, const job &j);
 /* Whether a process of its own can open the device; throws its error. */

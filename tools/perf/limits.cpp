@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 #include <numeric>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <thread>
@@ -81,8 +82,6 @@ const std::vector<copy_method> &copy_methods()
 
 /* ---- memory ----------------------------------------------------------------------------------------- */
 
-namespace {
-
 /* Two areas: private memory in huge pages if possible, or shared memory, by default in small pages. */
 class areas {
 public:
@@ -116,8 +115,6 @@ private:
 	size_t bytes_;
 };
 
-} // namespace
-
 double memcpy_rate(const copy_method &how, u8 *dst, const u8 *src, size_t area, size_t size, double seconds)
 {
 	/* Median over short windows, as in job.cpp: the thread may be preempted for milliseconds. */
@@ -147,8 +144,10 @@ double memcpy_rate(const copy_method &how, u8 *dst, const u8 *src, size_t area, 
 
 static constexpr size_t one_copy = MiB;
 
-static double together(const copy_method &how, const areas &a, unsigned n, const machine &m)
+/* One thread on each of the CPUs. */
+static double together(const copy_method &how, const areas &a, std::span<const int> cpus)
 {
+	const auto n = unsigned(cpus.size());
 	std::vector<std::thread> workers;
 	std::vector<double> rates(n);
 	unsigned ready = 0;
@@ -156,7 +155,7 @@ static double together(const copy_method &how, const areas &a, unsigned n, const
 
 	for (unsigned k = 0; k < n; k++)
 		workers.emplace_back([&, k] {
-			pin(m.cpus[k % m.cpus.size()]);
+			pin(cpus[k]);
 			fetch_add_seq_cst(&ready, 1);
 			while (load_seq_cst(&ready) < n)
 				std::this_thread::yield();
@@ -202,17 +201,44 @@ limits measure_limits(const machine &m, size_t cold_bytes, unsigned most_threads
 	l.uring_ns = wake_latency(m, wake_by::io_uring);
 	pin(m.engines[0]);
 	measure_one_thread(l, a, small);
-	for (unsigned n = 1; n <= most_threads; n++)
+	for (unsigned n = 1; n <= std::min<size_t>(most_threads, m.cpus.size()); n++)
 		for (const copy_method &how : copy_methods())
 			if (l.best_name == how.name) {
 				std::vector<double> v;
 
 				for (unsigned i = 0; i < 3; i++)
-					v.push_back(together(how, a, n, m));
+					v.push_back(together(how, a, std::span(m.cpus).first(n)));
 				l.threads[n] = median(v);
 			}
 	unpin(m.cpus);
 	return l;
+}
+
+static const copy_method &method_of(const limits &l)
+{
+	const auto &all = copy_methods();
+
+	return *std::find_if(all.begin(), all.end(), [&l](const copy_method &how) { return l.best_name == how.name; });
+}
+
+cold_reference::cold_reference(const machine &m, const limits &l, size_t cold_bytes)
+	: how_(method_of(l)), engine_{m.engines[0]}, all_(m.cpus), mem_(std::make_unique<areas>(cold_bytes, false))
+{
+}
+
+cold_reference::~cold_reference() = default;
+
+outcome cold_reference::measure_beside(bench_device &dev, const job &j) const
+{
+	std::vector<double> one, all;
+	outcome out = measure(dev, j, [&] {
+		one.push_back(together(how_, *mem_, engine_));
+		all.push_back(together(how_, *mem_, all_));
+	});
+
+	out.best_cold = median(one);
+	out.best_cold_all = median(all);
+	return out;
 }
 
 std::string describe(const limits &l)

@@ -2,11 +2,15 @@
 /* The machine's limits for a device that is a thread: the reference for all other figures. */
 #pragma once
 
+#include "tools/perf/job.h"
 #include "tools/perf/machine.h"
 
 #include <map>
+#include <memory>
 
 namespace usdma::perf {
+
+class areas;
 
 /* Copies len bytes; the ranges are 64-byte aligned, len a multiple of 64 in the non-temporal ones. */
 struct copy_method {
@@ -30,6 +34,27 @@ struct limits {
 
 /* Measures medians; takes some seconds. */
 limits measure_limits(const machine &m, size_t cold_bytes, unsigned most_threads);
+
+/*
+ * The best cold memcpy once more, between the repeats of a measurement: on a shared machine the rate of memory
+ * changes from one second to the next.
+ */
+class cold_reference {
+public:
+	cold_reference(const machine &m, const limits &l, size_t cold_bytes);
+	~cold_reference();
+	cold_reference(const cold_reference &) = delete;
+	cold_reference &operator=(const cold_reference &) = delete;
+
+	/* Measures the job, and fills best_cold and best_cold_all of the result. */
+	outcome measure_beside(bench_device &dev, const job &j) const;
+
+private:
+	const copy_method &how_;
+	const std::vector<int> engine_, all_; /* CPUs: one thread copies on each */
+	const std::unique_ptr<areas> mem_;
+};
+
 /* GB/s of a copy method with copies of size bytes, on the calling thread. */
 double memcpy_rate(const copy_method &how, u8 *dst, const u8 *src, size_t area, size_t size, double seconds);
 

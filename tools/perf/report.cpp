@@ -54,6 +54,12 @@ static std::string offered(const outcome &o)
 	return out + (o.mcps < 0.95e-6 * j.rate ? " (too many), " : ", ");
 }
 
+/* Measured beside the row if there is such a figure. */
+static double best_cold(const outcome &o, const limits &lim)
+{
+	return o.best_cold > 0 ? o.best_cold : lim.best_cold;
+}
+
 static std::string ratios(const outcome &o, const machine &m, const limits *lim)
 {
 	std::string out = fmt::format("{:8} ", name_of(o.job.wait));
@@ -69,7 +75,9 @@ static std::string ratios(const outcome &o, const machine &m, const limits *lim)
 	if (o.base_gbps > 0)
 		out += fmt::format("{:.2f} x memcpy, ", o.gbps / o.base_gbps);
 	if (lim)
-		out += fmt::format("{:.2f} x best cold, ", o.gbps / lim->best_cold);
+		out += fmt::format("{:.2f} x best cold, ", o.gbps / best_cold(o, *lim));
+	if (o.best_cold_all > 0)
+		out += fmt::format("{:.2f} x all CPUs' best cold, ", o.gbps / o.best_cold_all);
 	return out + fmt::format("CPU {:.0f}+{:.0f} %, held {:.0f} %{}\n", o.client_cpu, o.engine_cpu, o.held,
 				 o.verified ? ", verified" : "");
 }
@@ -176,7 +184,9 @@ nlohmann::json to_json(const outcome &o, const machine &m, const limits *lim)
 	if (const double line = line_of(m, j.client_cpu, j.engine_cpu); line > 0)
 		out["ratio"]["line"] = o.latency.percentile(50) / line;
 	if (lim)
-		out["ratio"]["best_cold"] = o.gbps / lim->best_cold;
+		out["ratio"]["best_cold"] = o.gbps / best_cold(o, *lim);
+	if (o.best_cold_all > 0)
+		out["ratio"]["best_cold_all_cpus"] = o.gbps / o.best_cold_all;
 	return out;
 }
 

@@ -111,6 +111,7 @@ public:
 private:
 	void measure_machine();
 	/* dev: nullptr: processes open it. */
+	outcome measured(bench_device *dev, const job &j);
 	void one(bench_device *dev, job j);
 	void measure_at(const placement &at);
 	nlohmann::json document() const;
@@ -128,6 +129,7 @@ private:
 	std::vector<placement> placements_;
 	bool table_;
 	std::optional<limits> lim_;
+	std::optional<cold_reference> reference_;
 	std::optional<baseline> before_;
 	std::vector<outcome> all_;
 	double unscheduled_ = 0; /* copies a second of the latest row without a schedule */
@@ -142,6 +144,17 @@ void sweep::measure_machine()
 	print(describe(*lim_));
 }
 
+outcome sweep::measured(bench_device *dev, const job &j)
+{
+	if (!dev)
+		return measure_in_processes(0, o_.cold_bytes, j);
+	if (!lim_ || !j.cold)
+		return measure(*dev, j);
+	if (!reference_)
+		reference_.emplace(m_, *lim_, o_.cold_bytes);
+	return reference_->measure_beside(*dev, j);
+}
+
 void sweep::one(bench_device *dev, job j)
 {
 	if (stopped())
@@ -149,7 +162,7 @@ void sweep::one(bench_device *dev, job j)
 	if (j.load > 0)
 		j.rate = unscheduled_ * j.load / 100;
 	progress(o_, fmt::format("{} of {}: {} {}", all_.size() + 1, count_, name_of(j.kind), size_text(j.size)));
-	outcome out = dev ? measure(*dev, j) : measure_in_processes(0, o_.cold_bytes, j);
+	outcome out = measured(dev, j);
 	progress(o_, "");
 	if (!out.copies)
 		return;

@@ -203,7 +203,7 @@ USDMA_API int usdma_device_get_info(usdma_device *dev, struct usdma_device_info 
 struct usdma_device_stats {
 	uint32_t struct_size;
 	uint32_t streams;  /* open now, including internal ones */
-	uint64_t copies;   /* operations submitted */
+	uint64_t copies;   /* operations submitted; items of a batch that were merged are one */
 	uint64_t bytes;    /* moved by them */
 	uint64_t requests; /* descriptors */
 	uint64_t doorbells;
@@ -363,7 +363,7 @@ USDMA_API int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_i
 struct usdma_stream_stats {
 	uint32_t struct_size;
 	uint32_t id;     /* the stream's number in log lines */
-	uint64_t copies; /* operations submitted */
+	uint64_t copies; /* operations submitted, as in usdma_device_stats */
 	uint64_t bytes;  /* moved by them */
 	uint64_t errors; /* operations that failed */
 };
@@ -414,8 +414,8 @@ struct usdma_copy_item {
 };
 /*
  * n copies in one call, in order. An item with unregistered memory behaves as in usdma_copy (the call waits
- * there). On an error *done (if not NULL) is the number of items submitted before the invalid one; those run.
- * Errors as usdma_copy.
+ * there). Items that continue the one before in both ranges may be copied as one. On an error *done (if not NULL)
+ * is the number of items submitted before the invalid one; those run. Errors as usdma_copy.
  */
 USDMA_API int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, size_t *done);
 

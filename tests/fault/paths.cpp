@@ -88,12 +88,13 @@ static int batch(setting *t)
 	size_t done;
 	int err;
 
-	for (u64 off = 0; off < path_size; off += 4096)
-		items.push_back({ptr(t->d + off), t->in + off, 4096});
+	/* Backwards: an item that continued the one before would share its request. */
+	for (u64 off = path_size; off; off -= 4096)
+		items.push_back({ptr(t->d + off - 4096), t->in + off - 4096, 4096});
 	err = copy_submit(t->s, items.data(), items.size(), nullptr, &done);
 	items.clear();
-	for (u64 off = 0; off < path_size; off += 4096)
-		items.push_back({t->out + off, ptr(t->d + off), 4096});
+	for (u64 off = path_size; off; off -= 4096)
+		items.push_back({t->out + off - 4096, ptr(t->d + off - 4096), 4096});
 	if (!err)
 		err = copy_submit(t->s, items.data(), items.size(), nullptr, &done);
 	return sync_result(t, err);

@@ -196,6 +196,64 @@ static void batches(void **)
 		compare_twin(dev, t);
 }
 
+/* Items that continue the one before in both ranges, of which some copy what that one writes. */
+static void items_that_continue_each_other(void **)
+{
+	const size_t size = sized(by_messages(MiB), 2048), most = sized(4096, 64);
+	auto gen = rng(8);
+	device dev;
+	stream s(dev);
+	auto all = make_twins(dev, {kind::device, kind::pinned}, size, gen);
+
+	for (unsigned round = 0; round < 60 * scale(); round++) {
+		twin &to = all[gen() % 2], &from = all[gen() % 2];
+		std::vector<usdma_copy_item> list;
+		size_t dst = 0, src = 0, len = 0, done = 0;
+
+		for (unsigned i = 0; i < 300; i++) {
+			dst += len, src += len, len = 1 + gen() % most;
+			if (gen() % 8 == 0 || std::max(dst, src) + len > size)
+				dst = gen() % (size - 2 * len), src = gen() % 2 ? dst + len : gen() % (size - len);
+			if (gen() % 8 == 0 && src + 2 * len <= size)
+				dst = src + len;
+			if (&to == &from && dst < src + len && src < dst + len)
+				len = 0; /* the result of an overlapping copy is undefined */
+			list.push_back({to.real.data() + dst, from.real.data() + src, len});
+			memmove(to.model.data() + dst, from.model.data() + src, len);
+		}
+		WORKS(usdma_copy_batch(s, list.data(), list.size(), &done));
+		assert_int_equal(done, list.size());
+	}
+	WORKS(usdma_stream_sync(s, long_ms));
+	for (twin &t : all)
+		compare_twin(dev, t);
+}
+
+static void items_that_continue_each_other_are_one_operation(void **)
+{
+	static constexpr size_t items = 64, each = 16;
+
+	auto gen = rng(9);
+	device dev;
+	stream s(dev);
+	auto all = make_twins(dev, {kind::device, kind::pinned}, items * each, gen);
+	usdma_stream_stats stats = {};
+	std::vector<usdma_copy_item> list;
+	size_t done;
+
+	for (size_t at = 0; at < items * each; at += each)
+		list.push_back({all[0].real.data() + at, all[1].real.data() + at, each});
+	WORKS(usdma_copy_batch(s, list.data(), items, &done));
+	assert_int_equal(done, items);
+	stats.struct_size = sizeof(stats);
+	WORKS(usdma_stream_get_stats(s, &stats));
+	assert_int_equal(stats.copies, 1);
+	assert_int_equal(stats.bytes, items * each);
+	WORKS(usdma_stream_sync(s, long_ms));
+	all[0].model = all[1].model;
+	compare_twin(dev, all[0]);
+}
+
 static void rectangles_and_fills(void **)
 {
 	const size_t size = sized(MiB, 3072), most = sized(1000, 40); /* elements of one copy or fill */
@@ -341,10 +399,16 @@ static void registered_ranges_share_a_page(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(streams_over_shared_blocks), cmocka_unit_test(each_direction_to_64_mib),
-		cmocka_unit_test(synchronous_copies),         cmocka_unit_test(batches),
-		cmocka_unit_test(rectangles_and_fills),       cmocka_unit_test(copies_beyond_a_block_are_refused),
-		cmocka_unit_test(repeated_addresses),         cmocka_unit_test(registered_ranges_share_a_page),
+		cmocka_unit_test(streams_over_shared_blocks),
+		cmocka_unit_test(each_direction_to_64_mib),
+		cmocka_unit_test(synchronous_copies),
+		cmocka_unit_test(batches),
+		cmocka_unit_test(rectangles_and_fills),
+		cmocka_unit_test(copies_beyond_a_block_are_refused),
+		cmocka_unit_test(repeated_addresses),
+		cmocka_unit_test(registered_ranges_share_a_page),
+		cmocka_unit_test(items_that_continue_each_other),
+		cmocka_unit_test(items_that_continue_each_other_are_one_operation),
 	};
 
 	return cmocka_run_group_tests_name("copies", tests, nullptr, nullptr);

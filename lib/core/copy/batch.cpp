@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches of copies: one lock and one doorbell a group. */
+/* Batches of copies: one lock and one doorbell a group. Items that continue the one before share its request. */
 #include "lib/core/base/section.h"
 #include "lib/core/check/race.h"
 #include "lib/core/copy/internal.h"
 
+#include <span>
+
 namespace usdma::core {
 
-static constexpr size_t group = 32; /* copies a group */
+static constexpr size_t group = 32;        /* requests a group */
+static constexpr size_t group_items = 128; /* so that the engine starts early */
+static constexpr u64 merged_most = MiB;
 /* Copies by the CPU in one read section. */
 static constexpr u64 cpu_group_bytes = MiB;
 static constexpr size_t cpu_group_most = 1024;
@@ -68,19 +72,55 @@ static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
 	return true;
 }
 
+/* False: not a continuation of the last one, or one that copies what the last one writes. */
+static inline bool extend(dma::request *last, const dma::request &r, u64 most)
+{
+	if (likely(r.src != last->src + last->len || r.dst != last->dst + last->len || r.spaces != last->spaces))
+		return false;
+	const u64 len = last->len + r.len, apart = r.dst - r.src;
+
+	if (len > most || apart < len || -apart < len)
+		return false;
+	last->len = len;
+	return true;
+}
+
+/* The number of leading items that the requests copy. */
+[[gnu::cold]] static size_t items_in(const copy_list &items, size_t n, std::span<const dma::request> requests)
+{
+	u64 left = 0;
+	size_t k = 0;
+
+	for (const dma::request &r : requests)
+		left += r.len;
+	for (; k < n && left; k++)
+		left -= std::min(left, items[k].len);
+	return k;
+}
+
 /* Submits requests for the first of n items; *done: their number, also on an error. */
 [[gnu::always_inline]] static inline int submit_run(run *b, const copy_list &items, size_t first, size_t n,
 						    size_t *done)
 {
+	const u64 most = b->s->order ? 0 : std::min(b->s->plain_len, merged_most); /* the race check reports items */
 	request_buffer q;
-	size_t k = 0;
+	size_t k = 0, taken = 0;
 
-	n = std::min(n, group);
+	n = std::min(n, group_items);
 	b->renew();
-	while (k < n && likely(request_in_run(b, items[first + k], &q.r[k])))
-		k++;
-	*done = k;
-	return likely(k) ? stream_submit(b->s, q.r, k, done) : 0;
+	while (k < group && taken < n && likely(request_in_run(b, items[first + taken], &q.r[k]))) {
+		taken++;
+		if (!k || likely(!extend(&q.r[k - 1], q.r[k], most)))
+			k++;
+	}
+	*done = taken;
+	if (unlikely(!k))
+		return 0;
+	size_t posted = k;
+	const int err = stream_submit(b->s, q.r, k, &posted);
+	if (unlikely(posted != k))
+		*done = items_in(items.from(first), taken, {q.r, posted});
+	return err;
 }
 
 /* Copies leading items of pageable memory by the CPU, after the stream's work; *done: their number. */

@@ -4,18 +4,21 @@
 #include "driver/base/madvise.h"
 #include "driver/base/valgrind.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace usdma::test {
 
@@ -112,17 +115,23 @@ unsigned fds_of(int fd)
 	return n;
 }
 
+static std::map<std::string, std::string> names_of_threads()
+{
+	std::map<std::string, std::string> names;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task"))
+		std::getline(std::ifstream(task.path() / "comm"), names[task.path().filename()]);
+	return names;
+}
+
+/* Until two listings are equal: if a thread exits while it is listed, those after it are missing. */
 unsigned threads_named(const std::string &name)
 {
-	unsigned n = 0;
+	auto names = names_of_threads();
 
-	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task")) {
-		std::string is;
-
-		std::getline(std::ifstream(task.path() / "comm"), is);
-		n += is == name;
-	}
-	return n;
+	for (auto again = names_of_threads(); again != names; again = names_of_threads())
+		names = std::move(again);
+	return unsigned(std::count_if(names.begin(), names.end(), [&name](const auto &t) { return t.second == name; }));
 }
 
 static void *reserve(size_t size, long prot)

@@ -44,7 +44,7 @@ CLI::Option *add_setting(CLI::App &app, options &opt, const char *name, const ch
 
 void describe(CLI::App &app, options &opt)
 {
-	app.set_version_flag("--version", USDMA_VERSION);
+	app.set_version_flag("--version", USDMA_VERSION_TEXT);
 	CLI::Option_group *where = app.add_option_group("where", "One of these two");
 	where->add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")
 		->type_name("PATH");

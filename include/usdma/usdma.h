@@ -59,6 +59,16 @@ typedef struct usdma_event usdma_event;
 
 /* ---- library --------------------------------------------------------------------------------------- */
 
+/*
+ * Version of these headers. USDMA_VERSION is one number, to compare in #if with USDMA_VERSION_OF(0, 1, 0), which is
+ * major * 1000000 + minor * 1000 + patch.
+ */
+#define USDMA_VERSION_MAJOR 0
+#define USDMA_VERSION_MINOR 1
+#define USDMA_VERSION_PATCH 0
+#define USDMA_VERSION_OF(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
+#define USDMA_VERSION USDMA_VERSION_OF(USDMA_VERSION_MAJOR, USDMA_VERSION_MINOR, USDMA_VERSION_PATCH)
+
 /* "MAJOR.MINOR.PATCH" of the running library. */
 USDMA_API const char *usdma_version(void);
 

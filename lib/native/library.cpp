@@ -6,12 +6,19 @@
 #include "lib/core/config/setting.h"
 
 #include <mutex>
+#include <string_view>
 
 using namespace usdma;
 
+/* The file VERSION and the header's numbers are one version. */
+#define text_of(number) #number
+#define dotted(major, minor, patch) text_of(major) "." text_of(minor) "." text_of(patch)
+static_assert(std::string_view(USDMA_VERSION_TEXT) ==
+	      dotted(USDMA_VERSION_MAJOR, USDMA_VERSION_MINOR, USDMA_VERSION_PATCH));
+
 const char *usdma_version(void)
 {
-	return USDMA_VERSION;
+	return USDMA_VERSION_TEXT;
 }
 
 const char *usdma_error_text(void)

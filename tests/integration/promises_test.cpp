@@ -50,6 +50,8 @@ static void the_version_has_three_numbers(void **)
 
 	assert_int_equal(sscanf(usdma_version(), "%u.%u.%u%n", &major, &minor, &patch, &end), 3);
 	assert_int_equal(usdma_version()[end], 0);
+	/* This program is built with the headers of the library that it runs with. */
+	assert_int_equal(USDMA_VERSION, USDMA_VERSION_OF(major, minor, patch));
 }
 
 static void reading_settings_does_not_fix_them(void **)

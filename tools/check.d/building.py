@@ -128,7 +128,7 @@ def soak(run):
 
 CPPCHECK = ["cppcheck", "--std=c++20", "--language=c++", "--enable=warning,performance,portability", "--inline-suppr", "--quiet",
             "--library=posix", "--suppressions-list=tests/style/cppcheck.supp", "-I.", "-Iinclude", "-D__linux__", "-D__x86_64__",
-            '-DUSDMA_VERSION="0"', "--template={file}:{line}: {severity}: {message} [{id}]", "--error-exitcode=1"]
+            '-DUSDMA_VERSION_TEXT="0"', "--template={file}:{line}: {severity}: {message} [{id}]", "--error-exitcode=1"]
 job("cppcheck", 2, "cppcheck: driver, lib, tools; each suppression has a reason", ("python", "cppcheck"))(
     lambda run: run.each("cppcheck", [(folder, [*CPPCHECK, "-j", str(run.jobs), folder]) for folder in ("driver", "lib", "tools")]))
 
@@ -148,7 +148,7 @@ def headers(run):
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-interference-size", "-Wno-missing-field-initializers",
              *(w for i in includes for w in i.split()), f"-I{TOP}", f"-I{TOP}/include", f"-I{TOP}/include/hccl"]
     run.each("private header", [
-        (h, ["g++", "-std=c++20", "-D_GNU_SOURCE", '-DUSDMA_VERSION="0"', *flags, "-xc++", "-include", h, "/dev/null"])
+        (h, ["g++", "-std=c++20", "-D_GNU_SOURCE", '-DUSDMA_VERSION_TEXT="0"', *flags, "-xc++", "-include", h, "/dev/null"])
         for h in run.must("list of headers", ["git", "ls-files", "driver/*.h", "lib/*.h", "tools/*.h"]).split()])
 
 

@@ -247,7 +247,7 @@ void matrix::run()
 
 nlohmann::json matrix::document() const
 {
-	nlohmann::json doc = {{"version", USDMA_VERSION},
+	nlohmann::json doc = {{"version", USDMA_VERSION_TEXT},
 			      {"machine", to_json(m_)},
 			      {"devices", devices_},
 			      {"interrupted", incomplete_},

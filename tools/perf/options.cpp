@@ -302,7 +302,7 @@ int parse(int argc, char **argv, options *out)
 		     "usdma-perf");
 
 	help_in_80_columns(app);
-	app.set_version_flag("--version", USDMA_VERSION);
+	app.set_version_flag("--version", USDMA_VERSION_TEXT);
 	describe_sweep(app, *out);
 	describe_sweep_of_load(app, *out);
 	describe_how(app, *out);

@@ -70,7 +70,7 @@ std::string title_of(const std::vector<outcome> &all, const machine &m)
 	for (const outcome &o : all)
 		if (o.job.depth != all[0].job.depth)
 			same = all[0].job.cold ? ", cold" : "";
-	return fmt::format("usdma-perf {}{}: {}, {} CPUs, Linux {}", USDMA_VERSION, same, m.cpu, m.cpus.size(),
+	return fmt::format("usdma-perf {}{}: {}, {} CPUs, Linux {}", USDMA_VERSION_TEXT, same, m.cpu, m.cpus.size(),
 			   m.kernel);
 }
 

@@ -201,7 +201,7 @@ void sweep::run()
 
 nlohmann::json sweep::document() const
 {
-	nlohmann::json doc = {{"version", USDMA_VERSION},
+	nlohmann::json doc = {{"version", USDMA_VERSION_TEXT},
 			      {"machine", to_json(m_)},
 			      {"interrupted", incomplete()},
 			      {"rows", nlohmann::json::array()}};

@@ -279,7 +279,7 @@ int main(int argc, char **argv)
 	arguments a;
 
 	usdma::help_in_80_columns(app);
-	app.set_version_flag("--version", USDMA_VERSION);
+	app.set_version_flag("--version", USDMA_VERSION_TEXT);
 	app.add_flag("--json", a.ctx.json, "Machine-readable output, with every command");
 	app.add_option("--root", a.ctx.at.root, "")->group("")->check(CLI::ExistingDirectory);
 	app.require_subcommand(1);

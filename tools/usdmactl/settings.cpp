@@ -45,7 +45,7 @@ static json settings_json(const core::config &c)
 
 	for (const core::setting &s : core::settings())
 		list[s.name] = setting_json(s, c);
-	json j = {{"version", USDMA_VERSION}, {"devices", c.devices}, {"settings", list}};
+	json j = {{"version", USDMA_VERSION_TEXT}, {"devices", c.devices}, {"settings", list}};
 	if (!c.error.empty())
 		j["error"] = c.error;
 	return j;
@@ -67,7 +67,7 @@ static void print_setting(const core::setting &s, const core::config &c)
 
 static void print_settings(const core::config &c)
 {
-	print_line("usdma " USDMA_VERSION ": setting, value, and source of the value.");
+	print_line("usdma " USDMA_VERSION_TEXT ": setting, value, and source of the value.");
 	print_folded(
 		fmt::format(
 			"Set them as NAME = VALUE in {}, or as USDMA_NAME in the environment, which takes precedence.",

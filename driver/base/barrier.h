@@ -32,7 +32,6 @@ template <class T> [[gnu::always_inline]] inline T load_relaxed(const volatile T
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-/* For a word that the device writes: later loads see what it wrote before this word. */
 template <class T> [[gnu::always_inline]] inline T load_acquire(const volatile T *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -48,7 +47,6 @@ template <class T> [[gnu::always_inline]] inline void store_relaxed(volatile T *
 	__atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
 
-/* For a word that the device reads: it sees all stores before this one. */
 template <class T> [[gnu::always_inline]] inline void store_release(volatile T *p, word_value<T> v)
 {
 	__atomic_store_n(p, v, __ATOMIC_RELEASE);
@@ -60,16 +58,61 @@ template <class T> [[gnu::always_inline]] inline void store_seq_cst(volatile T *
 }
 
 /*
- * Stores v and orders it before every later load (store → load, the only order that x86 does not give); returns the
- * value before. On x86 one locked exchange; elsewhere later loads may overtake the store of an exchange (arm64
- * without LSE), so a barrier follows.
+ * Between words that a device writes, or reads. The orders of arm64's acquire and release, as compilers emit them, end
+ * at the CPUs' shareability domain, and a device is beyond it. As dma_rmb, dma_wmb and dma_mb of Linux
+ * (arch/arm64/include/asm/barrier.h); on x86 loads and stores are in order for devices, too, and the first two are
+ * nothing.
+ */
+inline void dma_rmb()
+{
+#if defined(__aarch64__)
+	asm volatile("dmb oshld" ::: "memory");
+#endif
+}
+
+inline void dma_wmb()
+{
+#if defined(__aarch64__)
+	asm volatile("dmb oshst" ::: "memory");
+#endif
+}
+
+inline void dma_mb()
+{
+#if defined(__aarch64__)
+	asm volatile("dmb osh" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/* As load_acquire, of a word that a device or a thread writes: later loads see what it wrote before this word. */
+template <class T> [[gnu::always_inline]] inline T load_device(const volatile T *p)
+{
+	const T value = load_acquire(p);
+
+	dma_rmb();
+	return value;
+}
+
+/* As store_release, of a word that a device or a thread reads: it sees all stores before this one. */
+template <class T> [[gnu::always_inline]] inline void store_device(volatile T *p, word_value<T> v)
+{
+	dma_wmb();
+	store_release(p, v);
+}
+
+/*
+ * Stores v and orders it before every later load (store → load, the only order that x86 does not give), for devices,
+ * too; returns the value before. On x86 one locked exchange; elsewhere later loads may overtake the store of an
+ * exchange (arm64 without LSE), so a barrier follows.
  */
 template <class T> [[gnu::always_inline]] inline T exchange_fence(volatile T *p, word_value<T> v)
 {
 	const T before = __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
 
 #if !defined(__x86_64__)
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	dma_mb();
 #endif
 	return before;
 }
@@ -190,10 +233,10 @@ inline void barrier_release()
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
-/* All accesses before it are ordered before all accesses after it, stores before loads, too. */
+/* All accesses before it are ordered before all accesses after it, stores before loads, too; also for devices. */
 inline void barrier_full()
 {
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	dma_mb();
 }
 
 /* ---- hints to the CPU ----------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@ namespace usdma::dma {
 
 bool record_fault(const completion_record *r, fault *out)
 {
-	/* Acquire: the device stores state after the fault fields, which stay valid until resume. */
-	if (load_acquire(&r->state) == state_running)
+	/* The device stores state after the fault fields, which stay valid until resume. */
+	if (load_device(&r->state) == state_running)
 		return false;
 	out->seq = load_relaxed(&r->fault_seq);
 	out->reason = fault_reason(load_relaxed(&r->reason));

@@ -141,15 +141,15 @@ struct alignas(64) channel {
 
 inline u64 completed(const channel *ch)
 {
-	/* Acquire: a completed copy's data is read after its completion. */
-	return load_acquire(&ch->record->completed);
+	/* A completed copy's data is read after its completion. */
+	return load_device(&ch->record->completed);
 }
 
 bool any_halted(const channel *const *rings, u32 n);
 
 inline bool halted(const channel *ch)
 {
-	return load_acquire(&ch->record->state) != state_running ||
+	return load_device(&ch->record->state) != state_running ||
 	       (unlikely(ch->rings != nullptr) && any_halted(ch->rings, ch->n_rings));
 }
 

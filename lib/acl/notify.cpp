@@ -205,7 +205,7 @@ static bool holds(u64 now, const count_step &step)
 static int reached(void *arg)
 {
 	const auto *step = static_cast<count_step *>(arg);
-	u64 now = load_acquire(step->n->word);
+	u64 now = load_device(step->n->word);
 
 	do {
 		if (!holds(now, *step))

@@ -14,6 +14,7 @@ from tap import Points  # noqa: E402
 
 FORMATTER = "14"  # another version formats differently
 ATOMIC = re.compile(r"__atomic_|__sync_\w|\bstd::(atomic|memory_order)|\bmemory_order_|<atomic>|\batomic_(thread|signal)_fence")
+POLLED = re.compile(r"\bload_acquire\(")
 # Only a hardware queue, which holds the lock, calls its engine.
 OPERATION = re.compile(r"\bops->")
 GENERATED = ("docs/abi/", "tests/fuzz/corpus/")
@@ -61,6 +62,8 @@ def main():
     to.add(not found, "atomic accesses only by driver/base/barrier.h", "\n".join(found))
     found = lines_with(OPERATION, [p for p in checked if p.startswith("lib/") and not p.startswith("lib/core/queue/")])
     to.add(not found, "operations of an engine only by lib/core/queue", "\n".join(found))
+    found = lines_with(POLLED, [p for p in checked if p.startswith("driver/engines/") or p in ("driver/dma/channel.h", "driver/dma/channel.cpp")])
+    to.add(not found, "words that devices write are read by load_device", "\n".join(found))
     for path in filter(is_shell, files):
         point(to, f"shell syntax: {path}", "bash", ["-n", path])
     return to.end()

@@ -232,6 +232,17 @@ template <class T> void store_release(const plain<cell<T> *> &p, T v)
 	store_release(pointed(p), v);
 }
 
+/* What dma_rmb and dma_wmb add counts for devices only, which are threads here. */
+template <class T> T load_device(const cell<T> *c)
+{
+	return load_acquire(c);
+}
+
+template <class T> void store_device(cell<T> *c, T v)
+{
+	store_release(c, v);
+}
+
 template <class T> void store_fence(cell<T> *c, T v)
 {
 	world::current->perform(act::exchange, c->id(), u64(v), true);

@@ -104,10 +104,10 @@ void dsa_channel::build(u64 i, u64 seq, const dma::request &r)
 
 /* ---- batches ----------------------------------------------------------------------------------------- */
 
-/* Acquire: what the batch wrote before is visible. */
+/* What the batch wrote before is visible. */
 u8 dsa_channel::batch_status() const
 {
-	return load_acquire(&page_->batch[batch_ % shared_page::batches].status);
+	return load_device(&page_->batch[batch_ % shared_page::batches].status);
 }
 
 /* With batch_lock_ held. The newest batch, of this status, has neither stored its last number nor ended. */
@@ -152,7 +152,7 @@ void dsa_channel::proceed()
 	std::lock_guard g(batch_lock_);
 	/* Read once: a batch that fails now must not count as done. */
 	const u8 newest = batch_status();
-	const u8 next = load_acquire(&page_->batch[(batch_ + 1) % shared_page::batches].status);
+	const u8 next = load_device(&page_->batch[(batch_ + 1) % shared_page::batches].status);
 	const u64 to_end = ring_size - ((sent_ + 1) & (ring_size - 1));
 
 	if (sent_ == last_ || is_failure(newest))
@@ -296,7 +296,7 @@ static fault_reason reason_of(u8 code)
 /* The list of areas has the exact address, and whether a right was missing; the device may report the page alone. */
 void dsa_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 {
-	const u8 code = load_acquire(&page_->fault.status);
+	const u8 code = load_device(&page_->fault.status);
 
 	owner_.clear_error(index);
 	log_debug("%s: channel %u: batch 0x%x, descriptor 0x%x", owner_.transport().name(), index, batch_status(),

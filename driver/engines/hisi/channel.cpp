@@ -224,8 +224,8 @@ void hisi_channel::ring(u64 last)
 void hisi_channel::read_completions()
 {
 	for (u64 n = 0; n < 2 * pairs_; n++) {
-		/* Acquire: what completed before is visible. */
-		const u64 word = load_acquire(&done_[head_].word);
+		/* What completed before is visible. */
+		const u64 word = load_device(&done_[head_].word);
 
 		if ((word & cqe_valid) != valid_)
 			break;

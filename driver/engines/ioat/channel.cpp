@@ -235,8 +235,8 @@ int ioat_channel::suspend()
 
 bool ioat_channel::has_halted()
 {
-	/* Acquire: what completed before is visible. */
-	return (load_acquire(&page_->halt) & sts_mask) == sts_halted;
+	/* What completed before is visible. */
+	return (load_device(&page_->halt) & sts_mask) == sts_halted;
 }
 
 int ioat_channel::read_halted(bool *out)

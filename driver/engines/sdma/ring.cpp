@@ -31,8 +31,8 @@ struct words {
 	store_relaxed(&d->a, w.a);
 	store_relaxed(&d->b, w.b);
 	store_relaxed(&d->cookie, w.cookie);
-	/* Release: a device that reads the tag sees the words above. */
-	store_release(reinterpret_cast<u64 *>(d), u64(u32(seq)) | u64(w.head) << 32);
+	/* A device that reads the tag sees the words above. */
+	store_device(reinterpret_cast<u64 *>(d), u64(u32(seq)) | u64(w.head) << 32);
 }
 
 static inline words words_of(const dma::request *r)

@@ -170,7 +170,7 @@ static result submit_and_sleep(model m, sleep_order o)
 	return w.explore([&](unsigned t) {
 		if (!t) {
 			descriptor = 1;
-			store_release(&tag, 1u); /* write_descriptor, ring.cpp */
+			store_device(&tag, 1u); /* write_descriptor, ring.cpp */
 			if (o == sleep_order::by_submitter)
 				fence();                   /* hwq_wake, submit.h: not asleep_ordered */
 			if (load_relaxed(&asleep))         /* hwq_wake, submit.h */
@@ -212,10 +212,10 @@ static result arm_and_record(model m, arm_flaws f)
 
 	return w.explore([&](unsigned t) {
 		if (!t) {
-			store_release(&arm, 1u); /* ring_arm, ring.cpp: doorbell_write */
+			store_device(&arm, 1u); /* ring_arm, ring.cpp: doorbell_write */
 			if (!f.waiter)
 				fence();            /* ring_arm: store_fence */
-			if (!load_acquire(&record)) /* wait_check, wait.cpp */
+			if (!load_device(&record))  /* wait_check, wait.cpp */
 				await(&raised, 1u); /* ring_sleep */
 			return;
 		}

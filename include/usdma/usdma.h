@@ -35,7 +35,8 @@
  * - An isolated device (usdma_open) can access only its own memory and what usdma_host_alloc()
  *   allocated for it, and no other device can access that memory. Other copies go through buffers
  *   of each device, as with unregistered memory; where that is impossible they fail with -EXDEV.
- * - Structs that may grow begin with struct_size: set it to sizeof(the struct).
+ * - Structs that may grow begin with struct_size: set it to sizeof(the struct). -EINVAL: it is less than 8, or more
+ *   than 256 bytes beyond the size that this library knows; the struct is not accessed beyond it.
  */
 #ifndef USDMA_USDMA_H
 #define USDMA_USDMA_H

@@ -27,6 +27,19 @@ inline deadline until_ms(int timeout_ms)
 	return timeout_ms < 0 ? deadline::never() : deadline::in_ms(u64(timeout_ms));
 }
 
+/* A later version's struct may be longer than ours by this; a longer one is a struct_size that was never set. */
+inline constexpr u32 max_newer = 256;
+
+template <class T> int check_struct_size(const char *call, u32 theirs)
+{
+	if (theirs < 8 || theirs > sizeof(T) + max_newer)
+		return fail(EINVAL,
+			    "%s: struct_size is %u, which is no size of this struct (here %zu): it must be set to "
+			    "sizeof(the struct) before the call",
+			    call, theirs, sizeof(T));
+	return 0;
+}
+
 /*
  * Copies a struct to a caller that may be older (knows fewer fields) or newer (the rest becomes zero). Every such
  * struct begins with its size as the caller knows it.
@@ -35,8 +48,8 @@ template <class T> int give(const char *call, T *out, T &value)
 {
 	const u32 theirs = out->struct_size;
 
-	if (theirs < 8 || theirs > 64 * KiB)
-		return fail(EINVAL, "%s: struct_size is %u: set it to sizeof(the struct)", call, theirs);
+	if (const int err = check_struct_size<T>(call, theirs))
+		return err;
 	value.struct_size = theirs;
 	memset(static_cast<void *>(out), 0, theirs);
 	memcpy(static_cast<void *>(out), &value, std::min<size_t>(theirs, sizeof(T)));
@@ -49,8 +62,8 @@ template <class T> int take(const char *call, const T *in, T *out)
 	const u32 theirs = in->struct_size;
 	const auto *bytes = reinterpret_cast<const u8 *>(in);
 
-	if (theirs < 8 || theirs > 64 * KiB)
-		return fail(EINVAL, "%s: struct_size is %u: set it to sizeof(the struct)", call, theirs);
+	if (const int err = check_struct_size<T>(call, theirs))
+		return err;
 	for (size_t i = sizeof(T); i < theirs; i++)
 		if (bytes[i])
 			return fail(E2BIG, "%s: an option at byte %zu that this version does not know", call, i);

@@ -109,6 +109,9 @@ int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info)
 
 	guard_stream(s, stream);
 	need_pointer(info);
+	/* Before the error is taken, which would be lost. */
+	if (const int err = native::check_struct_size<usdma_error_info>(__func__, info->struct_size))
+		return err;
 	v.error = core::stream_take_error(s, &e);
 	v.reason = u32(e.reason);
 	strncpy(v.reason_name, dma::fault_name(e.reason), sizeof(v.reason_name) - 1);

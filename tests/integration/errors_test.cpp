@@ -58,6 +58,9 @@ static void device_sync_clears_no_failure(void **)
 		GOOD(usdma_stream_sync(a, long_ms));
 		GOOD(usdma_stream_sync(fine, long_ms));
 		GOOD(usdma_device_sync(b.dev, long_ms));
+		/* A call that cannot return the error does not take it. */
+		info.struct_size = 0;
+		assert_int_equal(usdma_stream_take_error(c, &info), -EINVAL);
 		info.struct_size = sizeof(info);
 		GOOD(usdma_stream_take_error(c, &info));
 		assert_int_equal(info.error, -EIO);

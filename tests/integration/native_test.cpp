@@ -160,6 +160,50 @@ static void structs_may_grow(void **)
 	assert_int_equal(usdma_stream_create(dev, &options.opt, &s), -EINVAL);
 }
 
+/* A struct_size that was never set: refused, and nothing is stored behind the struct, which may be on the stack. */
+template <class T, class F> static void refuse_sizes(const char *name, const F &call)
+{
+	static constexpr size_t most = sizeof(T) + 256;
+	struct {
+		alignas(T) unsigned char bytes[most + 64];
+	} given, was;
+	auto *info = reinterpret_cast<T *>(given.bytes);
+
+	for (const uint32_t bad : {0u, 7u, uint32_t(most + 1), 65536u, 0x5a5a5a5au, ~0u}) {
+		memset(&given, 0x5a, sizeof(given));
+		info->struct_size = bad;
+		was = given;
+		const bool good = call(info) == -EINVAL && strstr(usdma_error_text(), "struct_size") &&
+				  !memcmp(&was, &given, sizeof(was));
+		if (!good)
+			print_error("%s with a struct_size of %u: %s\n", name, bad, usdma_error_text());
+		assert_true(good);
+	}
+	memset(&given, 0, sizeof(given));
+	given.bytes[most] = 0x5a;
+	info->struct_size = most;
+	WORKS(call(info));
+	assert_int_equal(given.bytes[most], 0x5a);
+}
+
+static void sizes_that_were_never_set(void **)
+{
+	device dev;
+	stream s(dev);
+
+	refuse_sizes<usdma_setting_info>("setting", [](auto *i) { return usdma_setting_describe(0, i); });
+	refuse_sizes<usdma_device_info>("device", [&](auto *i) { return usdma_device_get_info(dev, i); });
+	refuse_sizes<usdma_device_stats>("statistics", [&](auto *i) { return usdma_device_get_stats(dev, i); });
+	refuse_sizes<usdma_pointer_info>("pointer", [&](auto *i) { return usdma_pointer_get_info(&dev, i); });
+	refuse_sizes<usdma_stream_stats>("stream", [&](auto *i) { return usdma_stream_get_stats(s, i); });
+	refuse_sizes<usdma_error_info>("error", [&](auto *i) { return usdma_stream_take_error(s, i); });
+	refuse_sizes<usdma_stream_options>("options", [&](auto *i) {
+		usdma_stream *made = nullptr;
+		const int err = usdma_stream_create(dev, i, &made);
+		return err ? err : usdma_stream_destroy(made);
+	});
+}
+
 static void pointer_info(void **)
 {
 	device dev;
@@ -317,6 +361,7 @@ int main()
 		cmocka_unit_test(devices_by_name_and_number),
 		cmocka_unit_test(information),
 		cmocka_unit_test(structs_may_grow),
+		cmocka_unit_test(sizes_that_were_never_set),
 		cmocka_unit_test(pointer_info),
 		cmocka_unit_test(fd_is_signalled_at_the_end),
 		cmocka_unit_test(calls_run_between_copies),

@@ -10,7 +10,7 @@ inline constexpr size_t max_models = 65536;
 
 std::mutex capture_lock;
 u32 open_captures;
-static constinit core::no_destructor<core::slab<model, max_models>> models;
+static constinit core::no_destructor<core::slab<model, max_models, core::handle_kind::model>> models;
 static constinit core::no_destructor<std::vector<model *>> open_models; /* under the lock, as the next two */
 static u32 next_thread, next_id;
 

@@ -5,7 +5,8 @@
 namespace usdma::acl {
 
 inline constexpr size_t max_groups = 65536;
-static constinit core::no_destructor<core::slab<task_group, max_groups>> groups; /* under capture_lock */
+static constinit core::no_destructor<core::slab<task_group, max_groups, core::handle_kind::task_group>>
+	groups; /* under capture_lock */
 
 aclError group_allows_task(const char *call, const captured_stream *b)
 {
@@ -67,9 +68,9 @@ static task_group *updated_in(const void *stream)
 
 static aclError begin_update(const char *call, const void *stream, const void *handle)
 {
-	auto *g = core::object_at<task_group>(handle);
+	task_group *g = groups->find(handle);
 
-	if (!groups->holds(handle))
+	if (!g)
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p is not a live task group", handle);
 	if (g->updated_in || updated_in(stream))
 		return wrong_status(call, "the group or the stream is in an update already");

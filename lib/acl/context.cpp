@@ -66,13 +66,12 @@ aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId)
 
 aclError aclrtDestroyContext(aclrtContext context)
 {
-	acl::context *c = as_context(context);
-
 	if (!context)
 		return bad_arg(__func__, "context is NULL");
 	if (core::forked())
 		return no_context(__func__);
-	if (!context_valid(context))
+	acl::context *c = context_find(context);
+	if (!c)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL, "%p is not a live context", context);
 	if (c->primary)
 		return fault(__func__, ACL_ERROR_RT_CONTEXT_NULL,

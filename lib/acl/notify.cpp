@@ -13,7 +13,7 @@ namespace usdma::acl {
 
 inline constexpr size_t max_notifies = 65536;
 inline constexpr u32 forever = 0xffffffff;
-static constinit core::no_destructor<core::slab<notify, max_notifies>> notify_slab;
+static constinit core::no_destructor<core::slab<notify, max_notifies, core::handle_kind::notify>> notify_slab;
 static u32 next_id;
 
 /* ---- life ------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 namespace usdma::acl {
 
 inline constexpr size_t max_contexts = 4096;
-static constinit core::no_destructor<core::slab<context, max_contexts>> contexts;
+static constinit core::no_destructor<core::slab<context, max_contexts, core::handle_kind::context>> contexts;
 static u64 next_generation;
 static s32 default_device = -1;
 
@@ -147,13 +147,13 @@ void set_current(context *c)
 
 bool set_current_handle(const void *handle)
 {
-	context *c = as_context(handle);
+	context *c = context_find(handle);
 
-	if (!context_valid(handle))
+	if (!c)
 		return false;
 	const u64 generation = load_acquire(&c->generation);
 	/* The context may have been destroyed and its slot reused in between: then the number is not its own. */
-	if (!context_valid(handle))
+	if (!context_find(handle))
 		return false;
 	set_current(c, generation);
 	return true;
@@ -284,9 +284,9 @@ bool context_destroy(context *c, bool force)
 	return true;
 }
 
-bool context_valid(const void *handle)
+context *context_find(const void *handle)
 {
-	return contexts->holds(handle);
+	return contexts->find(handle);
 }
 
 /* ---- streams ---------------------------------------------------------------------------------------- */

@@ -136,11 +136,8 @@ aclError no_device(const char *call, s64 id);
 /* ---- contexts -------------------------------------------------------------------------------------- */
 
 int context_create(s32 id, bool primary, context **out);
-/* The handle must be valid. */
-inline context *as_context(const void *handle)
-{
-	return core::object_at<context>(handle);
-}
+/* The context of a live handle; nullptr: not live. */
+context *context_find(const void *handle);
 inline void *context_handle(const context *c)
 {
 	return reinterpret_cast<void *>(load_relaxed(&c->alive));
@@ -152,7 +149,6 @@ int context_allows_end(const context *c);
  * context. False: another thread does so already.
  */
 bool context_destroy(context *c, bool force);
-bool context_valid(const void *handle);
 /* c: nullptr, or a context that cannot be destroyed meanwhile. */
 void set_current(context *c);
 /* False: not a live context, and nothing has changed. */

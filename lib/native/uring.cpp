@@ -29,11 +29,11 @@ struct alignas(64) completion {
 
 } // namespace
 
-static constinit core::slab<completion, 65536> all;
+static constinit core::slab<completion, 65536, core::handle_kind::completion> all;
 
 static completion *to_completion(usdma_completion *c)
 {
-	return core::object_at<completion>(c);
+	return all.at(c);
 }
 
 #define need_completion(c)                                                                                             \

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Objects with validated handles. The memory of objects is never unmapped, so an untrusted handle can be
- * checked safely: its address must be the start of an object in the slab, and the object must be alive under
+ * checked safely: its place must be the start of an object in the slab, and the object must be alive under
  * exactly this handle.
  *
- * A handle is the object's address with a generation number in its unused bits: the low six, as objects are
- * aligned to 64, and fifteen at the top (the sign bit stays clear, for languages with signed handles). Each
- * publish() uses a new number, so that a stale handle does not match a later object at the same address.
+ * A handle is, from the top: 0 (for languages with signed handles), the generation, the object's offset in the slab,
+ * and in the low six bits, as objects are aligned to 64, the kind, so that the handles of two slabs differ. The
+ * generation counts the objects of a place. It has the bits that the offset leaves, 34 and more for 65,536 objects of
+ * up to 8 KiB. A place whose generations are used up is not used again, so a handle never names another object: this
+ * costs the memory of one object for each 2^34 objects and more.
  */
 #pragma once
 
@@ -18,6 +20,7 @@
 #include "driver/base/types.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <mutex>
 #include <new>
@@ -42,14 +45,24 @@ namespace usdma::core {
 
 using usdma::no_destructor;
 
-inline constexpr unsigned handle_low_bits = 6, handle_high_at = 48, handle_high_bits = 15;
-inline constexpr u64 handle_address = (u64(1) << handle_high_at) - (u64(1) << handle_low_bits);
+/* What a handle is of; none: a slab without handles. */
+enum class handle_kind : u8 {
+	none,
+	device,
+	stream,
+	event,
+	file,
+	pool,
+	physical,
+	completion,
+	context,
+	notify,
+	model,
+	task_group,
+	test,
+};
 
-/* The object's address in a handle; valid only after slab::holds(). */
-template <class T> inline T *object_at(const void *handle)
-{
-	return reinterpret_cast<T *>(reinterpret_cast<u64>(handle) & handle_address);
-}
+inline constexpr unsigned handle_kind_bits = 6, handle_bits = 63;
 
 /*
  * Invalidates a handle; true for one of several concurrent callers. Acquire and release: orders the caller's
@@ -77,8 +90,14 @@ inline bool ref_if_any(u32 *refs)
  * is a u64, the handle itself; others may use a u32 of 1. At most max objects. Address space is reserved and
  * made writable in steps, as RLIMIT_DATA counts writable memory; pages are allocated on first use.
  */
-template <class T, size_t max> class slab {
+template <class T, size_t max, handle_kind kind = handle_kind::none> class slab {
+	static constexpr bool has_handles = kind != handle_kind::none;
+	static constexpr unsigned generation_at = unsigned(std::bit_width(u64(max) * sizeof(T) - 1));
+	static constexpr u64 offset_mask = (u64(1) << generation_at) - (u64(1) << handle_kind_bits);
+
 public:
+	static constexpr u64 max_generation = (u64(1) << (handle_bits - generation_at)) - 1;
+
 	/*
 	 * A default-constructed T with alive == 0, for publish() when it is ready; nullptr: none left (errno
 	 * 0), or no memory (errno set).
@@ -107,32 +126,43 @@ public:
 	/* Destroys the object; its memory stays readable with alive == 0. */
 	void put(T *t)
 	{
+		const u32 place = u32(t - base_);
+
 		t->~T();
 		std::lock_guard guard(lock_);
 		store_release(&t->alive, 0);
-		unused()[free_++] = u32(t - base_);
+		if (has_handles && generations()[place] == max_generation)
+			retired_++;
+		else
+			unused()[free_++] = place;
 	}
 	/* True: p is the start of an object, alive or not. */
-	bool within(const void *p) const
+	bool within(const T *p) const
 	{
-		const T *base = load_acquire(&base_);
-		const size_t off = size_t(reinterpret_cast<u64>(p) - reinterpret_cast<u64>(base));
+		return starts_object(reinterpret_cast<u64>(p) - reinterpret_cast<u64>(load_acquire(&base_)));
+	}
+	/* The object of a live handle; nullptr: not live. */
+	T *find(const void *handle) const
+	{
+		if (!starts_object(offset_of(handle)))
+			return nullptr;
+		T *t = at(handle);
 
-		return base && off < load_acquire(&ready_) * sizeof(T) && off % sizeof(T) == 0;
+		return load_acquire(&t->alive) == reinterpret_cast<u64>(handle) ? t : nullptr;
+	}
+	/* The same of a handle that holds() has accepted, live or not. */
+	T *at(const void *handle) const
+	{
+		return reinterpret_cast<T *>(reinterpret_cast<u64>(base_) + offset_of(handle));
 	}
 	/* True: the handle of a live object. */
-	bool holds(const void *handle) const
-	{
-		const T *t = object_at<T>(handle);
-
-		return within(t) && load_acquire(&t->alive) == reinterpret_cast<u64>(handle);
-	}
+	bool holds(const void *handle) const { return find(handle) != nullptr; }
 	/* The object of a live handle with a reference (T::refs), which unref() drops; nullptr: not live. */
 	T *ref(const void *handle, void (*unref)(T *t)) const
 	{
-		T *t = object_at<T>(handle);
+		T *t = find(handle);
 
-		if (!holds(handle) || !ref_if_any(&t->refs))
+		if (!t || !ref_if_any(&t->refs))
 			return nullptr;
 		/* Check again: the slot may have been reused. */
 		if (holds(handle))
@@ -140,20 +170,27 @@ public:
 		unref(t);
 		return nullptr;
 	}
-	/* Makes the object alive, under a new handle. */
+	/*
+	 * Makes the object alive, under a new handle; of an object that had more handles than there are generations,
+	 * under its last one.
+	 */
 	void publish(T *t)
 	{
-		static_assert(alignof(T) >= 1 << handle_low_bits && sizeof(t->alive) == sizeof(u64));
-		const u64 n = fetch_add_relaxed(&names_, 1) + 1;
-		const u64 low = n % (1 << handle_low_bits), high = (n >> handle_low_bits) % (1 << handle_high_bits);
+		static_assert(has_handles && alignof(T) >= 1 << handle_kind_bits && sizeof(t->alive) == sizeof(u64));
+		static_assert(u8(kind) < 1 << handle_kind_bits);
+		const u64 offset = reinterpret_cast<u64>(t) - reinterpret_cast<u64>(base_);
+		u64 *const n = &generations()[offset / sizeof(T)];
 
-		store_release(&t->alive, reinterpret_cast<u64>(t) | low | high << handle_high_at);
+		*n = std::min(*n + 1, max_generation);
+		store_release(&t->alive, *n << generation_at | offset | u64(kind));
 	}
+	/* For tests: as if the place of the object had been used that often. */
+	void age(const T *t, u64 generation) { generations()[t - base_] = generation; }
 	size_t live() const
 	{
 		std::lock_guard guard(lock_);
 
-		return used_ - free_;
+		return used_ - free_ - retired_;
 	}
 	/*
 	 * The first live object from index *at for which fn(T&) is true, nullptr: none; advances *at. fn as for
@@ -187,12 +224,20 @@ public:
 	}
 
 private:
-	static constexpr size_t each_bytes = sizeof(T) + sizeof(u32);
+	static constexpr size_t each_bytes = sizeof(T) + (has_handles ? sizeof(u64) : 0) + sizeof(u32);
 	static constexpr size_t step = std::max(size_t(1),
 						size_t(MiB) / sizeof(T)); /* objects made writable at a time */
 
-	/* After the objects: a stack of free_ indices of unused ones, so that put() needs no memory. */
-	u32 *unused() { return reinterpret_cast<u32 *>(base_ + cap_); }
+	static u64 offset_of(const void *handle) { return reinterpret_cast<u64>(handle) & offset_mask; }
+	/* Acquire: what is ready has a base_, which at() reads. */
+	bool starts_object(u64 offset) const
+	{
+		return offset < load_acquire(&ready_) * sizeof(T) && offset % sizeof(T) == 0;
+	}
+	/* After the objects: the latest generation of each place; of the thread that has the object, or under lock_. */
+	u64 *generations() { return reinterpret_cast<u64 *>(base_ + cap_); }
+	/* After these: a stack of free_ indices of unused places, so that put() needs no memory. */
+	u32 *unused() { return reinterpret_cast<u32 *>(generations() + (has_handles ? cap_ : 0)); }
 	static void *map_table(size_t n)
 	{
 		return mmap(nullptr, n * each_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -218,12 +263,13 @@ private:
 		return !mprotect(reinterpret_cast<void *>(at), align_up(reinterpret_cast<u64>(to), page) - at,
 				 PROT_READ | PROT_WRITE);
 	}
-	/* Makes more objects and their index slots writable. */
+	/* Makes more objects and what belongs to them writable. */
 	bool make_ready()
 	{
 		const size_t n = std::min(cap_, ready_ + step);
 
-		if (!make_writable(base_ + ready_, base_ + n) || !make_writable(unused() + ready_, unused() + n))
+		if (!make_writable(base_ + ready_, base_ + n) || !make_writable(unused() + ready_, unused() + n) ||
+		    (has_handles && !make_writable(generations() + ready_, generations() + n)))
 			return false;
 		store_release(&ready_, n);
 		return true;
@@ -235,7 +281,7 @@ private:
 	size_t ready_ = 0; /* writable */
 	size_t used_ = 0;
 	size_t free_ = 0;
-	u64 names_ = 0;
+	size_t retired_ = 0; /* places whose generations are used up */
 };
 
 } // namespace usdma::core

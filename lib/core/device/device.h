@@ -149,7 +149,8 @@ device *device_enter(unsigned slot);
 void device_leave(device *dev);
 /* Adds a reference to a device that the caller holds. -ENODEV: it is being closed. */
 int device_ref(device *dev);
-bool device_valid(const void *handle);
+/* The object of a live handle; nullptr: not live. */
+device *device_find(const void *handle);
 inline void *device_handle(const device *dev)
 {
 	return reinterpret_cast<void *>(load_relaxed(&dev->alive));

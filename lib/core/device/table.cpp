@@ -15,7 +15,7 @@ namespace usdma::core {
 
 /* Including closed devices that may still write. */
 static constexpr size_t max_device_objects = 1024;
-static constinit no_destructor<slab<device, max_device_objects>> all_devices;
+static constinit no_destructor<slab<device, max_device_objects, handle_kind::device>> all_devices;
 
 struct device_table {
 	std::mutex open_lock; /* serializes open and close */
@@ -120,9 +120,9 @@ int device_ref(device *dev)
 	return 0;
 }
 
-bool device_valid(const void *handle)
+device *device_find(const void *handle)
 {
-	return all_devices->holds(handle);
+	return all_devices->find(handle);
 }
 
 void device_each(void (*fn)(device *dev, void *arg), void *arg)
@@ -220,17 +220,17 @@ void device_put(device *dev)
 int device_close_handle(const void *handle)
 {
 	const no_cancel scope;
-	device *dev = object_at<device>(handle);
 
 	if (forked())
 		return fail_forked();
 	std::lock_guard opening(table->open_lock);
 	table->lock.lock();
-	const bool valid = device_valid(handle), last = valid && drop_ref(dev);
+	device *dev = device_find(handle);
+	const bool last = dev && drop_ref(dev);
 	table->lock.unlock();
 	if (last)
 		device_up.close(dev);
-	return valid ? 0 : -EBADF;
+	return dev ? 0 : -EBADF;
 }
 
 } // namespace usdma::core

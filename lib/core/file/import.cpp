@@ -19,7 +19,7 @@
 namespace usdma::core {
 
 inline constexpr size_t max_files = 65536;
-static constinit no_destructor<slab<file, max_files>> files;
+static constinit no_destructor<slab<file, max_files, handle_kind::file>> files;
 
 file *file_enter(const void *handle)
 {
@@ -178,9 +178,10 @@ int file_close(const void *handle)
 
 	if (forked())
 		return fail_forked();
-	if (!files->holds(handle) || !handle_end(object_at<file>(handle), handle))
+	file *f = files->find(handle);
+	if (!f || !handle_end(f, handle))
 		return fail(EBADF, "the file is NULL, unknown, or closed already");
-	file_leave(object_at<file>(handle));
+	file_leave(f);
 	return 0;
 }
 

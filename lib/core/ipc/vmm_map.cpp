@@ -14,7 +14,7 @@
 
 namespace usdma::core {
 
-static constinit no_destructor<slab<physical, max_physicals>> physicals;
+static constinit no_destructor<slab<physical, max_physicals, handle_kind::physical>> physicals;
 
 struct vmm_mapping {
 	physical *what;

@@ -58,9 +58,9 @@ static stream *claim(const void *handle, int *err)
 	*err = in ? 0 : in.error();
 	if (!in)
 		return nullptr;
-	if (!stream_valid(handle))
+	stream *s = stream_find(handle);
+	if (!s)
 		return dead(err);
-	stream *s = stream_of(handle);
 	device *dev = s->dev;
 	dev->calls.enter();
 	/* Before the handle is invalidated: device_sync() must keep waiting for its work. */

@@ -49,10 +49,17 @@ struct alignas(64) event {
 	void (*ended)(event *e) = nullptr;
 };
 
-/* As stream_of and stream_handle. */
+inline constexpr size_t max_events = 65536;
+extern no_destructor<slab<event, max_events, handle_kind::event>> all_events;
+
+/* As stream_find, stream_of and stream_handle. */
+inline event *event_find(const void *handle)
+{
+	return all_events->find(handle);
+}
 inline event *event_of(const void *handle)
 {
-	return object_at<event>(handle);
+	return all_events->at(handle);
 }
 inline void *event_handle(const event *e)
 {
@@ -70,7 +77,6 @@ inline int event_destroy(event *e)
 {
 	return event_destroy(event_handle(e));
 }
-bool event_valid(const void *handle);
 size_t event_live();
 
 /* Captures the work submitted to s so far; replaces an earlier record. */

@@ -12,27 +12,26 @@
 
 namespace usdma::core {
 
-inline constexpr size_t max_events = 65536;
-static constinit no_destructor<slab<event, max_events>> events;
+constinit no_destructor<slab<event, max_events, handle_kind::event>> all_events;
 static u32 next_event_id;
 
 int event_create(device *dev, u32 flags, event **out)
 {
-	event *e = events->get();
+	event *e = all_events->get();
 
 	if (!e)
-		return events->fail_full(ENOSPC, "events");
+		return all_events->fail_full(ENOSPC, "events");
 	e->dev = dev;
 	e->flags = flags;
 	e->id = fetch_add_relaxed(&next_event_id, 1) % max_events;
-	events->publish(e);
+	all_events->publish(e);
 	*out = e;
 	return 0;
 }
 
 event *event_enter(const void *handle)
 {
-	return events->ref(handle, event_unref);
+	return all_events->ref(handle, event_unref);
 }
 
 void event_ref(event *e)
@@ -47,16 +46,15 @@ void event_unref(event *e)
 	if (e->ended)
 		e->ended(e);
 	record_unref(e->rec);
-	events->put(e);
+	all_events->put(e);
 }
 
 int event_destroy(const void *handle)
 {
-	event *e = event_of(handle);
-
 	if (forked())
 		return fail_forked();
-	if (!event_valid(handle) || !handle_end(e, handle))
+	event *e = event_find(handle);
+	if (!e || !handle_end(e, handle))
 		return fail(EBADF, "the event is destroyed already");
 	/* Wait for readers without a reference (event_is_reached()). */
 	grace_wait();
@@ -64,14 +62,9 @@ int event_destroy(const void *handle)
 	return 0;
 }
 
-bool event_valid(const void *handle)
-{
-	return events->holds(handle);
-}
-
 size_t event_live()
 {
-	return events->live();
+	return all_events->live();
 }
 
 /* The latest record with a reference, or null. made: not the placeholder of a future record. */
@@ -233,7 +226,9 @@ static inline bool is_set_inside(event *e, u32 hidden)
 bool event_is_reached(const void *handle)
 {
 	/* Freed only after a grace period: valid until the end of the section. */
-	return event_valid(handle) && is_set_inside(event_of(handle), record::seen);
+	event *e = event_find(handle);
+
+	return e && is_set_inside(e, record::seen);
 }
 
 bool event_is_set(event *e)

@@ -43,7 +43,7 @@ inline void guard_leave(event *e)
 	event_unref(e);
 }
 
-template <class T, bool (*is_valid)(const void *)> class handle_guard {
+template <class T, T *(*find)(const void *)> class handle_guard {
 public:
 	handle_guard() = default;
 	explicit handle_guard(const void *handle) { take(handle); }
@@ -59,8 +59,8 @@ public:
 		drop();
 		if (unlikely(!in))
 			return err_ = in.error();
-		T *p = object_at<T>(handle);
-		if (unlikely(!is_valid(handle) || !guard_enter(p, handle)))
+		T *p = find(handle);
+		if (unlikely(!p || !guard_enter(p, handle)))
 			return err_ = -EBADF;
 		p_ = p;
 		return err_ = 0;
@@ -107,9 +107,9 @@ private:
 	device *dev_;
 };
 
-using stream_guard = handle_guard<stream, stream_valid>;
-using event_guard = handle_guard<event, event_valid>;
-using device_guard = handle_guard<device, device_valid>;
+using stream_guard = handle_guard<stream, stream_find>;
+using event_guard = handle_guard<event, event_find>;
+using device_guard = handle_guard<device, device_find>;
 
 } // namespace usdma::core
 #pragma GCC visibility pop

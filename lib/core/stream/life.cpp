@@ -6,7 +6,7 @@
 
 namespace usdma::core {
 
-constinit no_destructor<slab<stream, max_streams>> all_streams;
+constinit no_destructor<slab<stream, max_streams, handle_kind::stream>> all_streams;
 static u32 next_id;
 
 wait_mode stream_wait_mode(const stream *s)

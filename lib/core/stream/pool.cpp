@@ -38,7 +38,7 @@ struct pool_block {
 	u64 size;
 };
 
-static constinit no_destructor<slab<pool, max_pools>> pools;
+static constinit no_destructor<slab<pool, max_pools, handle_kind::pool>> pools;
 
 using used_map = std::map<u64, pool_block>;
 
@@ -78,7 +78,7 @@ int pool_create(device *dev, u64 max, pool **out)
 pool *pool_enter(const void *handle)
 {
 	std::lock_guard guard(state().lock);
-	pool *p = pools->holds(handle) ? object_at<pool>(handle) : nullptr;
+	pool *p = pools->find(handle);
 
 	if (p)
 		p->refs++;

@@ -93,7 +93,7 @@ struct alignas(64) stream {
 };
 
 inline constexpr size_t max_streams = 65536;
-extern no_destructor<slab<stream, max_streams>> all_streams;
+extern no_destructor<slab<stream, max_streams, handle_kind::stream>> all_streams;
 
 /* Validates a handle; every entry point calls it first. */
 inline bool stream_valid(const void *handle)
@@ -104,7 +104,12 @@ inline bool stream_valid(const void *handle)
 /* The caller has validated the handle. */
 inline stream *stream_of(const void *handle)
 {
-	return object_at<stream>(handle);
+	return all_streams->at(handle);
+}
+/* nullptr: not live. */
+inline stream *stream_find(const void *handle)
+{
+	return all_streams->find(handle);
 }
 /* nullptr once it is being destroyed. */
 inline void *stream_handle(const stream *s)

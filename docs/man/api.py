@@ -160,7 +160,7 @@ def page(group, path, text, others):
     for err, why in (("EBADF", "a handle is NULL, invalid, or already destroyed"),
                      ("EINVAL", "an argument is out of range, or a required pointer is NULL"),
                      ("ENODEV", "the device was lost: unplugged, its server died, or it hung"),
-                     ("EPERM", "in a child of fork(2) of a process that had devices open")):
+                     ("EPERM", "in a child (fork, _Fork, clone) of a process that had devices open")):
         out += [f".It Bq Er \\-{err}", why]
     out += [".El", ".Sh SEE ALSO"]
     refs = [f".Xr {n} 3" for n in sorted(others) if n != names[0]] + [".Xr usdma 7"]

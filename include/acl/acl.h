@@ -13,7 +13,7 @@
  *  - After a failure aclGetRecentErrMsg() returns a text that names call, argument and cause.
  *  - Any thread may make any call; the current context is a property of each thread.
  *  - A thread that is cancelled (pthread_cancel(3)) during a call completes the call first.
- *  - In a child of fork(2) every call that needs a device returns 507000: call exec first.
+ *  - In a child of fork(2), _Fork(3) or clone(2) every call that needs a device returns 507000: call exec first.
  */
 #ifndef USDMA_ACL_H
 #define USDMA_ACL_H

@@ -138,6 +138,8 @@ int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stat
 int usdma_stream_signal_fd(usdma_stream *stream, int fd)
 {
 	guard_stream(s, stream);
+	if (core::is_other_process())
+		return core::fail_forked();
 	return core::stream_signal_fd(s, fd);
 }
 

@@ -50,7 +50,7 @@ int usdma_completion_create(usdma_completion **out)
 
 	need_pointer(out);
 	*out = nullptr;
-	if (core::forked())
+	if (core::is_other_process())
 		return core::fail_forked();
 	/* Not EFD_NONBLOCK: the io_uring read would fail with -EAGAIN instead of waiting. */
 	unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));

@@ -12,12 +12,12 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
-#include <optional>
 #include <pthread.h>
 #include <set>
 #include <sstream>
 #include <string>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <type_traits>
@@ -84,13 +84,30 @@ struct outcome {
 	int status; /* of the child, as by waitpid(2) */
 };
 
+/* Ways to make a child with a copy of the memory; the handlers of pthread_atfork() run in the first one only. */
+enum class birth { by_fork, by_bare_fork, by_clone };
+
+/* What the sanitizers need to know of is fork() alone. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr birth all_births[] = {birth::by_fork};
+#else
+inline constexpr birth all_births[] = {birth::by_fork, birth::by_bare_fork, birth::by_clone};
+#endif
+
+inline pid_t give_birth(birth how)
+{
+	if (how == birth::by_clone)
+		return pid_t(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+	return how == birth::by_fork ? fork() : _Fork();
+}
+
 /* Makes the call in a child process, which is killed after ten seconds. */
-template <class W> outcome in_child(W &w, const named_call<W> &c)
+template <class W> outcome in_child(W &w, const named_call<W> &c, birth how)
 {
 	auto *shared = static_cast<outcome *>(
 		mmap(nullptr, sizeof(outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
 	assert_ptr_not_equal(shared, MAP_FAILED);
-	const pid_t child = fork();
+	const pid_t child = give_birth(how);
 
 	if (!child) {
 		/* cmocka's handlers would continue with the next test. */
@@ -131,29 +148,39 @@ private:
 	std::vector<std::thread> all_;
 };
 
-/* Makes each call in a child, without and with busy threads: it must return `refusal` if it needs a device. */
+/* Makes each call in a child; returns how many do not return `refusal`, of those that need a device. */
+template <class W>
+int not_refused(W &w, const std::vector<named_call<W>> &calls, const std::set<std::string> &need_no_device,
+		long refusal, birth how)
+{
+	int wrong = 0;
+
+	for (const auto &c : calls) {
+		const outcome o = in_child(w, c, how);
+
+		if (o.returned && WIFEXITED(o.status) && (o.value == refusal || need_no_device.contains(c.name)))
+			continue;
+		print_error("%s in a child (%d): %s, %ld, status 0x%x\n", c.name.c_str(), int(how),
+			    o.returned ? "returned" : "did not return", o.value, unsigned(o.status));
+		wrong++;
+	}
+	return wrong;
+}
+
+/*
+ * Makes each call in children of all kinds, and in those of fork() with busy threads as well, whose locks of the C
+ * library no other child may use.
+ */
 template <class W, class F>
 void refuse_in_children(W &w, const std::vector<named_call<W>> &calls, const std::set<std::string> &need_no_device,
 			long refusal, F turn)
 {
 	int wrong = 0;
 
-	for (const bool busy : {false, true}) {
-		std::optional<busy_threads> others;
-
-		if (busy)
-			others.emplace(turn);
-		for (const auto &c : calls) {
-			const outcome o = in_child(w, c);
-
-			if (o.returned && WIFEXITED(o.status) &&
-			    (o.value == refusal || need_no_device.contains(c.name)))
-				continue;
-			print_error("%s in a child: %s, %ld, status 0x%x\n", c.name.c_str(),
-				    o.returned ? "returned" : "did not return", o.value, unsigned(o.status));
-			wrong++;
-		}
-	}
+	for (const birth how : all_births)
+		wrong += not_refused(w, calls, need_no_device, refusal, how);
+	const busy_threads others(turn);
+	wrong += not_refused(w, calls, need_no_device, refusal, birth::by_fork);
 	assert_int_equal(wrong, 0);
 }
 

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <liburing.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <thread>
 
@@ -138,6 +139,44 @@ static void in_children(void **)
 	WORKS(usdma_stream_sync(w.stream, long_ms));
 	assert_memory_equal(w.plain, w.host, size);
 	assert_int_equal(usdma_event_query(w.event), 1);
+	assert_int_equal(usdma_close(w.dev), 0);
+}
+
+/* Results of calls that create something, in a child that shares the memory. */
+static int results_of_sharing[4];
+
+static int create_all(void *arg)
+{
+	const world &w = *static_cast<world *>(arg);
+	usdma_completion *completion;
+	usdma_stream *stream;
+	usdma_device *dev;
+	void *block;
+
+	results_of_sharing[0] = usdma_open_index(0, &dev);
+	results_of_sharing[1] = usdma_host_alloc(nullptr, size, &block);
+	results_of_sharing[2] = usdma_stream_create(w.dev, nullptr, &stream);
+	results_of_sharing[3] = usdma_completion_create(&completion);
+	return 0;
+}
+
+/* As a child of vfork: what it would create would be its own descriptors, in the parent's memory. */
+static void in_a_child_that_shares_the_memory(void **)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	alignas(16) static char stack[1 << 17];
+	device dev;
+	world w;
+	int status;
+	const pid_t child = clone(create_all, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &w);
+
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	for (const int result : results_of_sharing)
+		assert_int_equal(result, -EPERM);
+	WORKS(usdma_stream_sync(w.stream, long_ms));
 	assert_int_equal(usdma_close(w.dev), 0);
 }
 
@@ -344,6 +383,7 @@ int main()
 		cmocka_unit_test(child_forked_before_the_first_device),
 		cmocka_unit_test(cancelled_in_the_first_call),
 		cmocka_unit_test(in_children),
+		cmocka_unit_test(in_a_child_that_shares_the_memory),
 		cmocka_unit_test(with_a_cancel_pending),
 		cmocka_unit_test(cancelled_while_they_wait),
 	};

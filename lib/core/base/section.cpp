@@ -5,12 +5,15 @@
 #include "driver/base/error.h"
 #include "lib/core/base/fork.h"
 #include "driver/base/no_destructor.h"
+#include "driver/base/page.h"
 
 #include <mutex>
 #include <new>
 #include <pthread.h>
 
 namespace usdma::core {
+
+constinit section_record section_none{.depth = 0};
 
 namespace {
 
@@ -20,7 +23,8 @@ constexpr u64 nap_ns = 50 * ns_per_us;
 
 struct record_list {
 	std::mutex lock;
-	section_record *all = nullptr; /* append-only; read without the lock */
+	section_record *all = nullptr;   /* append-only; read without the lock */
+	section_record *fresh = nullptr; /* of a page, not yet in the list: from here to its end */
 };
 constinit no_destructor<record_list> records;
 
@@ -30,7 +34,8 @@ int key_error;
 /* In a child of fork: the thread has no record any more. */
 void leave_fork()
 {
-	thread_here()->section = thread_here()->joined = nullptr;
+	thread_here()->section = &section_none;
+	thread_here()->joined = nullptr;
 }
 
 /* At thread exit: the record, outside of all sections, can be reused by a later thread. */
@@ -49,13 +54,25 @@ void join_first()
 		key_error = pthread_atfork(nullptr, nullptr, leave_fork);
 }
 
-/* With the lock held. */
+/* With the lock held. nullptr: no memory. */
+section_record *fresh_record()
+{
+	const u64 page = os_page_size();
+	section_record *r = records->fresh;
+
+	if (!r && !(r = static_cast<section_record *>(map_wiped(page))))
+		return nullptr;
+	records->fresh = reinterpret_cast<u64>(r + 1) % page ? r + 1 : nullptr;
+	return new (r) section_record;
+}
+
+/* With the lock held. A record that was cleared, in a child of fork, is not reused: it may be next to be made. */
 section_record *take_record()
 {
 	for (section_record *r = records->all; r; r = r->next)
-		if (!r->taken)
+		if (!r->taken && r->depth)
 			return r;
-	auto *made = new (std::nothrow) section_record;
+	section_record *made = fresh_record();
 	if (!made)
 		return nullptr;
 	made->fences = !asym_barrier_ready();
@@ -93,7 +110,8 @@ section_record *section_enter()
 {
 	section_record *r = thread_here()->joined;
 
-	if (!r && !(r = join()))
+	/* A depth of 0: a copy of the parent's, in its child. */
+	if ((!r || !load_relaxed(&r->depth)) && !(r = join()))
 		return nullptr;
 	store_relaxed(&r->depth, load_relaxed(&r->depth) + 1);
 	barrier_full();
@@ -110,7 +128,7 @@ void section_pass()
 	section_record *const r = thread_here()->joined;
 
 	/* Release: accesses inside the section that was left precede it. */
-	if (r && !load_relaxed(&r->depth))
+	if (r && load_relaxed(&r->depth) == 1)
 		store_release(&r->passes, load_relaxed(&r->passes) + 1);
 }
 
@@ -121,7 +139,7 @@ static void wait_outside(const section_record *r)
 	const u32 seen = load_acquire(&r->passes);
 
 	/* Acquire: the thread's accesses inside the section precede what follows. */
-	for (unsigned polls = 0; load_acquire(&r->depth) && load_acquire(&r->passes) == seen; polls++) {
+	for (unsigned polls = 0; load_acquire(&r->depth) > 1 && load_acquire(&r->passes) == seen; polls++) {
 		if (polls < spin_polls)
 			cpu_relax();
 		else

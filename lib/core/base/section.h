@@ -22,16 +22,20 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* One a thread, on its own cache line; never freed, reused by later threads. */
+/*
+ * One a thread, on its own cache line; never freed, reused by later threads. In memory that is zeros in a child of
+ * fork: there, too, a section finds a depth of 0.
+ */
 struct alignas(64) section_record {
-	u32 depth = 0;  /* nesting depth; written by its thread only */
+	u32 depth = 1;  /* 1 + nesting depth; written by its thread only */
 	u32 fences = 0; /* no membarrier: the reader uses full barriers (section_enter()) */
 	u32 taken = 0;  /* in use by a thread; under the list's lock */
 	u32 passes = 0; /* section_pass() */
 	section_record *next = nullptr;
 };
 
-/* Slow path: no record yet, or with fences. nullptr: -EPERM in a child of fork, or -ENOMEM; error text set. */
+/* Slow path: no record yet, one with fences, or a child of fork. nullptr: -EPERM in a child of fork, or -ENOMEM; error
+ * text set. */
 section_record *section_enter();
 int section_error();
 
@@ -56,10 +60,11 @@ private:
 	[[gnu::always_inline]] static section_record *enter()
 	{
 		section_record *const r = thread_here()->section;
+		const u32 depth = load_relaxed(&r->depth);
 
-		if (unlikely(!r))
+		if (unlikely(!depth))
 			return section_enter();
-		store_relaxed(&r->depth, load_relaxed(&r->depth) + 1);
+		store_relaxed(&r->depth, depth + 1);
 		barrier_light();
 		return r;
 	}

@@ -10,7 +10,7 @@ namespace usdma::core {
 
 alignas(64) constinit const unsigned char cache_empty[cache_bytes] = {};
 
-static constinit thread_local thread_words words = {nullptr, nullptr, cache_empty, {}};
+static constinit thread_local thread_words words = {&section_none, nullptr, cache_empty, {}};
 
 /*
  * Never inlined: the compiler assumes that a TLS descriptor's call preserves all

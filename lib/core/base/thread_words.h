@@ -16,11 +16,14 @@ namespace usdma::core {
 struct section_record;
 
 struct thread_words {
-	section_record *section; /* section.h: for sections without a fence; nullptr: section_enter() */
+	section_record *section; /* section.h: for sections without a fence; never nullptr */
 	section_record *joined;  /* the same record, or one whose sections need fences */
 	const void *cache;       /* memory.h; never nullptr */
 	u64 front[5];            /* for the ACL library (lib/acl/state.h); initially zero */
 };
+
+/* The record of threads that have none, or one whose sections need fences: its depth stays 0. */
+extern section_record section_none;
 
 /* Called on each library call: avoid a PLT stub. */
 #if __has_attribute(noplt)

@@ -165,7 +165,7 @@ int device_get(unsigned slot, device **out)
 	const int n = device_count();
 
 	install_fork_handlers();
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	if (n < 0)
 		return n;
@@ -221,7 +221,7 @@ int device_close_handle(const void *handle)
 {
 	const no_cancel scope;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard opening(table->open_lock);
 	table->lock.lock();

@@ -176,7 +176,7 @@ int file_close(const void *handle)
 {
 	const no_cancel scope;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	file *f = files->find(handle);
 	if (!f || !handle_end(f, handle))

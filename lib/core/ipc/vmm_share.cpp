@@ -76,7 +76,7 @@ int physical_export(physical *p, bool open, u64 *number)
 {
 	const no_cancel scope;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(export_lock);
 	const int err = export_as(p, share_kind::physical, open);
@@ -90,7 +90,7 @@ int physical_export_fabric(physical *p, bool open, fabric_handle *out)
 {
 	const no_cancel scope;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(export_lock);
 	const int err = export_as(p, share_kind::fabric, open);
@@ -120,7 +120,7 @@ template <class F> static int with_exported(u64 number, F &&f)
 {
 	const no_cancel scope;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(export_lock);
 	const auto it = exported().of.find(number);
@@ -161,7 +161,7 @@ int physical_allow_fabric(const fabric_handle *h, const s32 *pids, size_t n)
 	char key[share_key_len + 1];
 	share *s = nullptr;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	int err = fabric_key(h, key);
 	if (err)
@@ -218,7 +218,7 @@ int physical_import(u64 number, device *dev, physical **out)
 	const no_cancel scope;
 	share *s;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	const int err = share_import_number(number, share_kind::physical, &s);
 	return err ? err : import_share(s, dev, out);
@@ -230,7 +230,7 @@ int physical_import_fabric(const fabric_handle *h, device *dev, physical **out)
 	char key[share_key_len + 1];
 	share *s;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	int err = fabric_key(h, key);
 	if (err)
@@ -326,7 +326,7 @@ int ipc_memory_export(const void *ptr, u64 size, bool open, char *key)
 	export_entry e;
 	int err;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	if (p.cls != mem_class::device || !p.size || !dev ||
 	    !range_within(reinterpret_cast<u64>(ptr) - p.base, size, p.size))
@@ -354,7 +354,7 @@ int ipc_memory_allow(const char *key, const s32 *pids, size_t n)
 	const no_cancel scope;
 	ipc_state &st = ipc();
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
 	const auto it = st.exports.find(key);
@@ -420,7 +420,7 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 	ipc_state &st = ipc();
 	int err;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
 	const auto it = st.imports.find(name.text);
@@ -456,7 +456,7 @@ int ipc_memory_close(const char *key, int slot)
 	const no_cancel scope;
 	ipc_state &st = ipc();
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
 	const auto out = st.exports.find(key);
@@ -479,7 +479,7 @@ int ipc_memory_close_at(const void *ptr)
 	const no_cancel scope;
 	ipc_state &st = ipc();
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	std::lock_guard guard(st.lock);
 	const auto it = std::find_if(st.imports.begin(), st.imports.end(),

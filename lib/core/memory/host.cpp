@@ -257,7 +257,7 @@ static int allocate(u64 size, int numa_node, void **out, const device *dev, u32 
 	const no_cancel scope;
 	int err;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	if (!size || size > iova_end)
 		return fail(size ? ENOMEM : EINVAL, "pinned memory of %llu bytes is %s",
@@ -294,7 +294,7 @@ int host_free(void *ptr)
 {
 	const no_cancel scope;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);

@@ -168,7 +168,7 @@ int host_register(void *ptr, u64 size, u32 flags, const device *dev, u64 user)
 	const bool readonly = flags & host_reg_readonly;
 	int err;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	if (!ptr || !size || base + size < base || base + size > u64(1) << 56)
 		return fail(EINVAL, "%p: %llu bytes from there are not mapped", ptr,
@@ -324,7 +324,7 @@ int host_unregister(void *ptr)
 	const deadline until = deadline::in_ms(quiesce_ms);
 	int err;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	if (take_out_pinned(ptr))
 		return 0;

@@ -19,6 +19,8 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	stream *s;
 	int err;
 
+	if (is_other_process())
+		return fail_forked();
 	if (dev->lost())
 		return fail_lost(dev);
 	s = all_streams->get();

@@ -130,6 +130,18 @@ int fail_forked()
 	return usdma::fail(EPERM, "fork");
 }
 
+bool is_other_process()
+{
+	return test::is_fork;
+}
+
+void *map_wiped(size_t size)
+{
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? nullptr : p;
+}
+
 void install_fork_handlers() {}
 
 } // namespace usdma::core

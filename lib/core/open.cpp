@@ -149,7 +149,7 @@ static void drain_hw_queues(device *dev)
 }
 
 /* The handle is invalid; waits for calls in progress. */
-void device_close(device *dev)
+int device_close(device *dev)
 {
 	grace_wait();
 	dev->calls.drain();
@@ -181,6 +181,7 @@ void device_close(device *dev)
 	}
 	stats_close(dev->slot);
 	device_retire(dev);
+	return 0;
 }
 
 } // namespace usdma::core

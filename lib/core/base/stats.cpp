@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,13 +47,28 @@ static stats_page *make_page()
 	return page;
 }
 
-/* Created when a device is opened, which is serialized. */
-static stats_page *page;
+/* Created when the first device is opened; atomic. */
+static stats_page *made_page;
+static constinit std::mutex make_lock;
+
+static stats_page *page_now()
+{
+	return load_acquire(&made_page);
+}
+
+static stats_page *page_or_new()
+{
+	std::lock_guard guard(make_lock);
+
+	if (!made_page)
+		store_release(&made_page, make_page());
+	return made_page;
+}
 
 int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_ns)
 {
-	if (!page)
-		page = make_page();
+	stats_page *const page = page_or_new();
+
 	if (!page)
 		return no_memory("counters");
 	stats_slot &s = page->head.slot[slot];
@@ -71,12 +87,14 @@ int stats_open(unsigned slot, const char *spec, const char *driver, u64 opened_n
 
 void stats_close(unsigned slot)
 {
-	if (page)
+	if (stats_page *const page = page_now())
 		store_release(&page->head.slot[slot].open, 0u);
 }
 
 void stats_retain(u64 devices, u64 bytes)
 {
+	stats_page *const page = page_now();
+
 	if (!page)
 		return;
 	store_relaxed(&page->head.retained_devices, devices);
@@ -85,6 +103,8 @@ void stats_retain(u64 devices, u64 bytes)
 
 void stats_memory(unsigned slot, u64 used, u64 size)
 {
+	stats_page *const page = page_now();
+
 	if (!page)
 		return;
 	store_relaxed(&page->head.memory[slot].used, used);
@@ -93,6 +113,7 @@ void stats_memory(unsigned slot, u64 used, u64 size)
 
 hwq_counters *stats_hw_queue(unsigned slot, unsigned hw_queue)
 {
+	stats_page *const page = page_now();
 	stats_slot &s = page->head.slot[slot];
 
 	if (hw_queue >= load_relaxed(&s.hw_queues))

@@ -11,6 +11,7 @@
 #include "driver/base/thread.h"
 
 #include <algorithm>
+#include <mutex>
 
 namespace usdma::core {
 
@@ -31,7 +32,8 @@ struct helper_state {
 	u32 running = 0;
 	u64 last_end = 0; /* of a copy; atomic */
 	u64 in_a_row = 0; /* bytes of copies since it was last worth waking; under lock */
-	u32 users = 0;
+	std::mutex users_lock;
+	u32 users = 0; /* under users_lock, held while the thread starts or ends */
 	pthread_t thread = {};
 };
 static constinit no_destructor<helper_state> helper;
@@ -141,6 +143,8 @@ static void notify()
 
 void helper_get()
 {
+	std::lock_guard guard(helper->users_lock);
+
 	if (helper->users++ || usable_cpus() < 2)
 		return;
 	store_relaxed(&helper->quit, 0u);
@@ -154,6 +158,8 @@ void helper_get()
 
 void helper_put()
 {
+	std::lock_guard guard(helper->users_lock);
+
 	if (--helper->users || !load_relaxed(&helper->running))
 		return;
 	store_release(&helper->running, 0u);

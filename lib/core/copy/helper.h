@@ -30,7 +30,7 @@ struct shared_work {
 	u32 cpu = 0;       /* this_cpu() of the caller; atomic */
 };
 
-/* Starts the thread with the first user, if the process may use two CPUs; stops it with the last. Serialized. */
+/* Starts the thread with the first user, if the process may use two CPUs; stops it with the last. */
 void helper_get();
 void helper_put();
 /*

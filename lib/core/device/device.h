@@ -140,7 +140,10 @@ u32 slot_reaches(unsigned slot);
 int device_get(unsigned slot, device **out);
 /* At the last reference: waits for calls in progress and for pending work, then closes. */
 void device_put(device *dev);
-/* As device_put() by handle, which the last reference invalidates. -EBADF, -EPERM. */
+/*
+ * As device_put() by handle, which the last reference invalidates. -EBADF, -EPERM: nothing was done; else an error of
+ * work that no call has reported.
+ */
 int device_close_handle(const void *handle);
 /* The open device of a slot, without a reference: inside a read section, or while the caller holds one. */
 device *device_peek(unsigned slot);
@@ -174,7 +177,7 @@ void device_quiesce(device *dev);
 struct device_upcalls {
 	/* At the first reference, and at the last one. */
 	int (*open)(unsigned slot, device **out);
-	void (*close)(device *dev);
+	int (*close)(device *dev);
 };
 extern const device_upcalls device_up;
 

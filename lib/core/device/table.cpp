@@ -18,8 +18,9 @@ static constexpr size_t max_device_objects = 1024;
 static constinit no_destructor<slab<device, max_device_objects, handle_kind::device>> all_devices;
 
 struct device_table {
-	std::mutex open_lock; /* serializes open and close */
-	std::mutex lock;      /* the arrays; held briefly, never while calling out */
+	std::mutex slot_lock[max_devices]; /* its device is opened or closed, which may take long */
+	std::mutex add_lock;               /* added, n_added */
+	std::mutex lock;                   /* dev, refs; held briefly, never while calling out */
 	device *dev[max_devices] = {};
 	int refs[max_devices] = {};
 	const char *added[max_devices] = {}; /* after the configured ones; never removed */
@@ -63,7 +64,7 @@ static int add_name(const char *spec, const char *whole, int n)
 
 int device_add(const char *spec)
 {
-	std::lock_guard adding(table->open_lock);
+	std::lock_guard adding(table->add_lock);
 	const int n = device_count();
 	int slot = n;
 
@@ -171,7 +172,7 @@ int device_get(unsigned slot, device **out)
 		return n;
 	if (slot >= unsigned(n))
 		return fail(ENODEV, "no device %u: USDMA_DEVICES names %d", slot, n);
-	std::lock_guard opening(table->open_lock);
+	std::lock_guard opening(table->slot_lock[slot]);
 	device *dev = device_peek(slot);
 	if (!dev) {
 		const int err = device_up.open(slot, &dev);
@@ -193,7 +194,7 @@ void device_delete(device *dev)
 	all_devices->put(dev);
 }
 
-/* With both locks of the table held. True: the last reference. */
+/* With the slot's lock and the table's held. True: the last reference. */
 static bool drop_ref(device *dev)
 {
 	if (--table->refs[dev->slot])
@@ -203,18 +204,14 @@ static bool drop_ref(device *dev)
 	return true;
 }
 
-void device_put(device *dev)
+/* The slot of a live device. -EBADF. */
+static int slot_of(const void *handle)
 {
-	const no_cancel scope;
+	std::lock_guard guard(table->lock);
 
-	if (forked())
-		return;
-	std::lock_guard opening(table->open_lock);
-	table->lock.lock();
-	const bool last = drop_ref(dev);
-	table->lock.unlock();
-	if (last)
-		device_up.close(dev);
+	const device *dev = device_find(handle);
+
+	return dev ? int(dev->slot) : -EBADF;
 }
 
 int device_close_handle(const void *handle)
@@ -223,14 +220,24 @@ int device_close_handle(const void *handle)
 
 	if (is_other_process())
 		return fail_forked();
-	std::lock_guard opening(table->open_lock);
+	const int slot = slot_of(handle);
+	if (slot < 0)
+		return slot;
+	std::lock_guard closing(table->slot_lock[slot]);
 	table->lock.lock();
+	/* Again: another thread may have closed it meanwhile. */
 	device *dev = device_find(handle);
 	const bool last = dev && drop_ref(dev);
 	table->lock.unlock();
-	if (last)
-		device_up.close(dev);
-	return dev ? 0 : -EBADF;
+	return last ? device_up.close(dev) : dev ? 0 : -EBADF;
+}
+
+void device_put(device *dev)
+{
+	const saved_error why;
+
+	device_close_handle(device_handle(dev));
+	why.again(0);
 }
 
 } // namespace usdma::core

@@ -13,7 +13,7 @@ namespace usdma::core {
 
 /* Frees a closed device once it has quiesced and no other lost device has its memory mapped. */
 void device_retire(device *dev);
-/* Frees retired devices that are now quiesced. Call with no lock but the table's open_lock or the progress thread's. */
+/* Frees retired devices that are now quiesced. Call with no lock but a slot's or the progress thread's. */
 void retired_poll();
 
 /* device_quiesce() for each open device that was lost. */

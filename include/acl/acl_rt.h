@@ -1716,7 +1716,8 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeEvent(aclrtEvent event);
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout);
 /*
  * Milliseconds from start to end, resolution about 1 us; may be negative.  100000: NULL; 107017;
- * 507000: never recorded; 107006: not reached yet, or without TIME_LINE.
+ * 507000: never recorded; 107006: not reached yet, without TIME_LINE, or no time was taken, as its
+ * stream was aborted or stopped at a failure.
  */
 ACL_FUNC_VISIBILITY aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);
 /* Microseconds on the device's clock.  Codes as aclrtEventElapsedTime. */

@@ -524,7 +524,8 @@ USDMA_API int usdma_event_query(usdma_event *event);
 USDMA_API int usdma_event_sync(usdma_event *event, int timeout_ms);
 /*
  * *ns = device time between the two marks; negative when end came first. -ENOENT: one was never recorded; -EAGAIN:
- * one is not reached yet; -EINVAL: one lacks USDMA_EVENT_TIMING.
+ * one is not reached yet; -EINVAL: one lacks USDMA_EVENT_TIMING; -ECANCELED: one has no time, as its stream was aborted
+ * or stopped at a failure, or its device was closed, before the device reached it.
  */
 USDMA_API int usdma_event_elapsed(usdma_event *start, usdma_event *end, int64_t *ns);
 

@@ -19,6 +19,7 @@ struct race_signal;
 /* One recording: ring and position at which the event is reached. Shared by the event and its waiters. */
 struct record {
 	enum stage : u32 { queued, in_ring, reached };
+	static constexpr u64 no_time = ~u64(0);
 
 	u32 refs = 1;           /* atomic */
 	u32 at = queued;        /* stage; released after ln and seq */
@@ -26,7 +27,7 @@ struct record {
 	device *dev = nullptr;
 	u64 opening = 0;
 	u64 seq = 0;
-	u64 *stamp = nullptr; /* pinned word for the device's time stamp; null: no timing */
+	u64 *stamp = nullptr; /* pinned word for the device's time stamp; null: no timing; no_time until it is stored */
 	void *on = nullptr;   /* the stream's handle; may be invalid by now */
 	u32 ring_waits = 0;   /* WAIT requests posted for it; atomic */
 	/* by_check: event_is_reached() does not see it; by_future: placeholder for the first record
@@ -100,7 +101,10 @@ int event_see_error(event *e);
 int stream_wait_event(stream *s, event *e, deadline until);
 /* Number of pending waits of streams for it. */
 u32 event_waits(event *e);
-/* Device clock in ns at which it was reached. -ENOENT never recorded, -EAGAIN not yet reached, -EINVAL no timing. */
+/*
+ * Device clock in ns at which it was reached. -ENOENT never recorded, -EAGAIN not yet reached, -EINVAL no timing,
+ * -ECANCELED its time stamp was dropped, -ENODEV.
+ */
 int event_time_ns(event *e, u64 *out);
 
 } // namespace usdma::core

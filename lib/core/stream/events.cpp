@@ -325,10 +325,13 @@ int event_time_ns(event *e, u64 *out)
 	if (!r->stamp)
 		return fail(EINVAL, "the event was made without timing");
 	if (!record_reached(r))
-		return fail(EAGAIN, "the event was recorded but is not reached yet");
+		return record_lost(r) ? fail(ENODEV, "the event's device was lost before it was reached") :
+					fail(EAGAIN, "the event was recorded but is not reached yet");
 	check_reached(r);
 	*out = load_relaxed(r->stamp);
-	return 0;
+	return *out != record::no_time ? 0 :
+					 fail(ECANCELED, "the event has no time: its stream was aborted or stopped at "
+							 "a failure, or its device was closed, before it was reached");
 }
 
 /* ---- waiting by streams ------------------------------------------------------------------------------ */

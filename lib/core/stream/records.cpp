@@ -160,7 +160,10 @@ void stamps_trim()
 int record_time(record *r, const device *on)
 {
 	r->stamp = stamp_get(on);
-	return r->stamp ? 0 : -ENOMEM;
+	if (!r->stamp)
+		return -ENOMEM;
+	store_relaxed(r->stamp, record::no_time);
+	return 0;
 }
 
 record *record_new(const device *on)

@@ -179,12 +179,17 @@ USDMA_API int usdma_open(const char *name, usdma_device **out);
 USDMA_API int usdma_open_index(unsigned index, usdma_device **out);
 /*
  * Drops one reference. The last one waits for calls in progress and for the device's work, destroys the remaining
- * streams (work that waits there for an event, a value or a function is dropped), frees the device's memory and
- * closes it. Events stay valid and are reached by then.
+ * streams, frees the device's memory and closes it. Events stay valid and are reached by then. Work that waits in a
+ * stream for an event, a value or a function is dropped; calls of other threads that wait for such work (a sync, a
+ * destroy, a copy) return -EBADF. Opening and closing other devices does not wait for this call.
+ *
+ * Returns what usdma_stream_destroy would have returned for the first of the remaining streams that has an error: a
+ * failure that no call has returned, or -ENODEV: the device was lost with work pending. The device is closed in
+ * every case but -EBADF and -EPERM.
  *
  * A lost device may still write: a server that was stopped can resume. The memory that it could access is not
  * reused until it is proven that it no longer writes (its server has exited, an IOMMU has unmapped the memory, a
- * reset has succeeded); without proof, never. This is logged once and shown by usdmactl stat. -EBADF.
+ * reset has succeeded); without proof, never. This is logged once and shown by usdmactl stat.
  */
 USDMA_API int usdma_close(usdma_device *dev);
 
@@ -231,8 +236,8 @@ struct usdma_device_stats {
 USDMA_API int usdma_device_get_stats(usdma_device *dev, struct usdma_device_stats *stats);
 
 /*
- * Waits until all work submitted before to any stream of the device has ended. -ETIMEDOUT; -ENODEV. Failed copies
- * are reported by their streams, not here.
+ * Waits until all work submitted before to any stream of the device has ended. -ETIMEDOUT; -ENODEV; -EBADF also: it
+ * was dropped, as another thread closed the device. Failed copies are reported by their streams, not here.
  */
 USDMA_API int usdma_device_sync(usdma_device *dev, int timeout_ms);
 
@@ -336,8 +341,9 @@ USDMA_API int usdma_stream_create(usdma_device *dev, const struct usdma_stream_o
 /*
  * Waits for the stream's work, then destroys it. The handle is invalid from the start of the call. Returns the
  * stream's pending error, if any: the first failure that neither a sync nor take_error has returned (an abort does
- * not count); -ENODEV: the device was lost with work pending. The stream is destroyed in every case but -EBADF and
- * -EPERM.
+ * not count); -ENODEV: the device was lost with work pending. -EBADF also: another thread closed the device during
+ * the call, which dropped work that waited. The stream is destroyed in every case but -EDEADLK (usdma_stream_call)
+ * and -EPERM.
  */
 USDMA_API int usdma_stream_destroy(usdma_stream *stream);
 

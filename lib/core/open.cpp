@@ -19,6 +19,7 @@
 #include "lib/core/stream/task.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace usdma::core {
 
@@ -109,54 +110,92 @@ int device_open(unsigned slot, device **out)
 
 /* ---- closing ---------------------------------------------------------------------------------------- */
 
-template <class F> static void each_hw_queue(device *dev, F fn)
+/* Calls in progress may open more. */
+static hw_queue *open_hw_queue(device *dev, size_t i)
 {
-	for (auto &l : dev->hw_queues)
-		if (l && l->ch)
-			fn(l.get());
+	std::lock_guard guard(dev->lock);
+	hw_queue *l = dev->hw_queues[i].get();
+
+	return l && l->ch ? l : nullptr;
 }
 
-/* Aborts streams with pending work: WAITs and what is behind them. */
-static void drop_waiting(device *dev)
+template <class F> static void each_hw_queue(device *dev, F fn)
 {
-	for (stream *s = dev->orphaned; s; s = s->next_idle)
-		if (!hwq_done(s->ln, s->last))
-			stream_abort(s);
+	for (size_t i = 0; i < dev->hw_queues.size(); i++)
+		if (hw_queue *l = open_hw_queue(dev, i))
+			fn(l);
+}
+
+/* Changes with every request that ends. */
+static u64 sum_completed(device *dev)
+{
+	u64 sum = 0;
+
+	each_hw_queue(dev, [&](const hw_queue *l) { sum += dma::completed(l->ch); });
+	return sum;
+}
+
+static bool all_idle(device *dev)
+{
+	bool idle = true;
+
+	each_hw_queue(dev, [&](hw_queue *l) { idle &= hwq_is_idle(l); });
+	return idle;
 }
 
 /*
- * Drains all rings before the first is closed, as a ring may wait for another. If all are idle or in a WAIT for
- * several checks, the condition may never be met: abort the streams.
+ * Drains all rings, as a ring may wait for another. If all are idle or in a WAIT for several checks, the condition may
+ * never be met: abort the streams.
  */
 static void drain_hw_queues(device *dev)
 {
 	static constexpr unsigned max_checks = 4, check_ms = 10;
-	const deadline until = deadline::in_ms(hang_over_ms());
+	deadline until = deadline::in_ms(hang_over_ms());
+	u64 seen = sum_completed(dev);
 
 	for (unsigned checks = 0; !dev->lost(); checks++) {
-		bool done = true, idle = true;
+		bool done = true;
 
 		each_hw_queue(dev, [&](hw_queue *l) { done &= hwq_drain(l, deadline::in_ms(check_ms)); });
 		if (done)
 			return;
-		each_hw_queue(dev, [&](hw_queue *l) { idle &= hwq_is_idle(l); });
-		checks = idle ? checks : 0;
+		checks = all_idle(dev) ? checks : 0;
 		if (checks >= max_checks)
-			drop_waiting(dev);
-		if (until.passed())
+			streams_abort(dev);
+		const u64 now = sum_completed(dev);
+		if (std::exchange(seen, now) != now)
+			until = deadline::in_ms(hang_over_ms());
+		else if (until.passed())
 			device_fail(dev, ETIMEDOUT, "closed with work that did not end");
 	}
 }
 
-/* The handle is invalid; waits for calls in progress. */
+/*
+ * No call starts any more. One in progress may wait for a gate, or for slots in a ring, and post, also to a stream that
+ * it creates: only when all have ended the rings are drained for good.
+ */
+static void end_calls(device *dev)
+{
+	static constexpr u64 step_ns = 10 * ns_per_ms;
+	bool none_left;
+
+	do {
+		none_left = dev->calls.drain(now_ns() + step_ns);
+		streams_orphan(dev, none_left);
+		drain_hw_queues(dev);
+	} while (!none_left || !streams_wait_calls(dev, now_ns() + step_ns));
+	/* Not before: the time of a call is not limited. */
+	dev->eng->transport().set_deadline(hang_over_ms() + open_timeout_ms());
+	drain_hw_queues(dev);
+}
+
+/* The handle is invalid. */
 int device_close(device *dev)
 {
 	grace_wait();
-	dev->calls.drain();
-	streams_orphan(dev);
-	dev->eng->transport().set_deadline(hang_over_ms() + open_timeout_ms());
-	drain_hw_queues(dev);
-	streams_reap(dev);
+	end_calls(dev);
+	const int err = streams_reap(dev);
+	const saved_error why;
 	/* No time limit: depends on the memory's size. */
 	dev->eng->transport().set_deadline(0);
 	memory_wipe(dev);
@@ -181,7 +220,7 @@ int device_close(device *dev)
 	}
 	stats_close(dev->slot);
 	device_retire(dev);
-	return 0;
+	return why.again(err);
 }
 
 } // namespace usdma::core

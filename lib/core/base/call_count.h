@@ -5,6 +5,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/futex_lock.h"
 
+#include <algorithm>
 #include <climits>
 
 namespace usdma::core {
@@ -19,13 +20,22 @@ public:
 		if (unlikely(fetch_sub_acq_rel(&n_, 1) == draining + 1))
 			futex_wake(&n_, INT_MAX);
 	}
-	/* Waits for all calls. Call after the handle was invalidated and a grace period has passed. */
-	void drain()
+	/*
+	 * Waits for all calls. Call after the handle was invalidated and a grace period has passed. False: some are
+	 * still in progress at until_ns.
+	 */
+	bool drain(u64 until_ns = ~u64(0))
 	{
 		u32 n = fetch_or_acq_rel(&n_, draining) | draining;
 
-		for (; n != draining; n = load_acquire(&n_))
-			futex_wait_until(&n_, n, now_ns() + recheck_ns);
+		for (; n != draining; n = load_acquire(&n_)) {
+			const u64 now = now_ns();
+
+			if (now >= until_ns)
+				return false;
+			futex_wait_until(&n_, n, std::min(until_ns, now + recheck_ns));
+		}
+		return true;
 	}
 
 private:

@@ -208,7 +208,6 @@ static bool drop_ref(device *dev)
 static int slot_of(const void *handle)
 {
 	std::lock_guard guard(table->lock);
-
 	const device *dev = device_find(handle);
 
 	return dev ? int(dev->slot) : -EBADF;

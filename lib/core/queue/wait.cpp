@@ -417,7 +417,10 @@ bool hwq_is_idle(hw_queue *l)
 
 bool hwq_drain(hw_queue *l, deadline until)
 {
-	return !l->dev->lost() && hwq_wait(l, l->ch->posted, until, wait_mode::hybrid) == 0;
+	l->lock.lock();
+	const u64 posted = l->ch->posted;
+	l->lock.unlock();
+	return !l->dev->lost() && hwq_wait(l, posted, until, wait_mode::hybrid) == 0;
 }
 
 } // namespace usdma::core

@@ -19,7 +19,7 @@ bool hwq_spin(hw_queue *l, u64 seq);
  * A caller found seq incomplete, and may poll: with timing late, the device runs up to seq after several calls.
  */
 void hwq_note_poll(hw_queue *l, u64 seq);
-/* For closing: waits for all posted requests. False: timed out, or the device is dead. */
+/* For closing: waits for all requests posted by now. False: timed out, or the device is dead. */
 bool hwq_drain(hw_queue *l, deadline until);
 /* True: idle, or blocked in a WAIT. Takes its lock. */
 bool hwq_is_idle(hw_queue *l);

@@ -6,20 +6,36 @@
 
 namespace usdma::core {
 
-int stream_abort(stream *s)
+/* With the hardware queue's lock held: new work is refused, what is queued is dropped. */
+static void stop(stream *s, int why)
+{
+	/* First: who finds the work ended must see that it was stopped. */
+	store_release(&s->has_error, 1u);
+	if (!s->stopped || why == ECANCELED)
+		store_relaxed(&s->stopped, u32(why));
+	stream_drop_queue(s);
+}
+
+void stream_close_gates(stream *s)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	if (queue_waits(s))
+		stop(s, EBADF);
+}
+
+int stream_abort(stream *s, int why)
 {
 	hw_queue *l = s->ln;
 	u64 seq;
 	int err;
 
 	l->lock.lock();
-	store_relaxed(&s->stopped, u32(ECANCELED));
-	stream_drop_queue(s);
+	stop(s, why);
 	err = s->dev->lost() || hwq_done(l, s->last) ? 0 : hwq_cancel(l, reinterpret_cast<u64>(s));
 	/* Keep an earlier failure: stream_destroy() returns it. */
 	if (!s->error.err)
 		s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
-	store_release(&s->has_error, 1u);
 	seq = s->last;
 	l->lock.unlock();
 	progress_kick();

@@ -2,13 +2,15 @@
 /* Destroying streams, by the user or when the device is closed. */
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
+#include "lib/core/base/fork.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/queue/hw_queues.h"
-#include "lib/core/stream/guard.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
+
+#include <mutex>
 
 namespace usdma::core {
 
@@ -44,32 +46,36 @@ static void stream_end(stream *s)
 	stream_unref(s);
 }
 
-static stream *dead(int *err)
-{
-	*err = fail_dead();
-	return nullptr;
-}
+/*
+ * Held to end a handle. A thread that destroys a stream needs no read section, for which there may be no memory: it is
+ * counted in its device before the close of that takes the rest.
+ */
+static constinit std::mutex ends_lock;
 
-/* Succeeds for one of several concurrent destroyers; holds the device until device_leave(). nullptr: see *err. */
-static stream *claim(const void *handle, int *err)
+/* With ends_lock held. 0: no other thread destroys it; the device stays until device_leave(). */
+static int claim_live(const void *handle, bool waits)
 {
-	const read_section in;
-
-	*err = in ? 0 : in.error();
-	if (!in)
-		return nullptr;
 	stream *s = stream_find(handle);
 	if (!s)
-		return dead(err);
-	device *dev = s->dev;
-	dev->calls.enter();
-	/* Before the handle is invalidated: device_sync() must keep waiting for its work. */
+		return fail_dead();
+	/* Before the handle is invalidated: the stream remains usable. */
+	if (const int err = waits ? call_allows_wait(s) : 0)
+		return err;
+	s->dev->calls.enter();
+	/* First: it stays in stream_of_device(). */
 	store_release(&s->ending, 1u);
-	if (!handle_end(s, handle)) {
-		dev->calls.leave();
-		return dead(err);
-	}
-	return s;
+	store_release(&s->alive, u64(0));
+	return 0;
+}
+
+/* Succeeds for one of several concurrent destroyers. waits: for the stream's work. */
+static int claim(const void *handle, bool waits)
+{
+	if (forked())
+		return fail_forked();
+	std::lock_guard guard(ends_lock);
+
+	return claim_live(handle, waits);
 }
 
 /* After the grace period no new call starts; calls in progress may still submit, so wait again after them. */
@@ -78,7 +84,8 @@ static int wait_last_calls(stream *s)
 	const int err = stream_wait(s, deadline::never());
 
 	s->calls.drain();
-	return err ? err : stream_wait(s, deadline::never());
+	const int later = stream_wait(s, deadline::never());
+	return err ? err : later;
 }
 
 /* An abort does not count as a failure of its work. */
@@ -101,41 +108,27 @@ static int finish(stream *s, int err)
 	return failed ? failed : err;
 }
 
-/* Checked before the handle is invalidated: on error the stream remains usable. */
-static int refuse_own(const void *handle)
-{
-	const stream_guard s(handle);
-
-	return s ? call_allows_wait(s) : 0;
-}
-
 int stream_destroy(const void *handle)
 {
 	const no_cancel scope;
-	int err = refuse_own(handle);
 
-	if (err)
+	if (const int err = claim(handle, true))
 		return err;
-	stream *s = claim(handle, &err);
-
-	if (!s)
-		return err;
+	stream *s = stream_of(handle);
 	grace_wait();
-	err = wait_last_calls(s);
-	return finish(s, err);
+	return finish(s, wait_last_calls(s));
 }
 
 int stream_destroy_force(const void *handle)
 {
 	const no_cancel scope;
-	int err;
-	stream *s = claim(handle, &err);
 
-	if (!s)
+	if (const int err = claim(handle, false))
 		return err;
+	stream *s = stream_of(handle);
 	grace_wait();
 	call_group_drop(s);
-	err = stream_abort(s);
+	const int err = stream_abort(s);
 	s->calls.drain();
 	/* Their submissions after the abort were refused. */
 	const int functions = call_group_wait(s, deadline::in_ms(config_get().hang_ms));
@@ -144,34 +137,78 @@ int stream_destroy_force(const void *handle)
 
 /* ---- the device is closed --------------------------------------------------------------------------- */
 
-void streams_orphan(device *dev)
+/* With ends_lock held. */
+static stream *next_alive(const device *dev, bool internal, size_t *at)
 {
-	const auto of_device = [](const stream *s, const void *arg) { return s->dev == arg; };
+	return all_streams->next(at, [&](stream &s) { return s.dev == dev && (internal || !s.opt.internal); });
+}
 
-	dev->idle = dev->timed_out = nullptr;
-	for (size_t at = 0; stream *s = stream_next(&at, of_device, dev);) {
+static void take_streams(device *dev, bool internal)
+{
+	std::lock_guard guard(ends_lock);
+
+	if (internal)
+		dev->idle = dev->timed_out = nullptr;
+	for (size_t at = 0; stream *s = next_alive(dev, internal, &at);) {
+		/* First: it stays in stream_of_device(). */
+		store_release(&s->ending, 1u);
 		store_release(&s->alive, u64(0));
 		s->next_idle = dev->orphaned;
 		dev->orphaned = s;
-		stream_unref(s);
 	}
-	grace_wait();
-	for (stream *s = dev->orphaned; s; s = s->next_idle) {
-		std::lock_guard guard(s->ln->lock);
+}
 
-		stream_drop_queue(s);
+void streams_orphan(device *dev, bool internal)
+{
+	take_streams(dev, internal);
+	grace_wait();
+	for (size_t at = 0; stream *s = stream_of_device(dev, &at);) {
+		stream_close_gates(s);
+		stream_unref(s);
 	}
 	progress_kick();
 }
 
-void streams_reap(device *dev)
+void streams_abort(device *dev)
 {
+	for (size_t at = 0; stream *s = stream_of_device(dev, &at);) {
+		if (!hwq_done(s->ln, load_relaxed(&s->last)))
+			stream_abort(s, EBADF);
+		stream_unref(s);
+	}
+}
+
+bool streams_wait_calls(device *dev, u64 until_ns)
+{
+	bool ended = true;
+
+	for (stream *s = dev->orphaned; s && ended; s = s->next_idle)
+		ended = s->calls.drain(until_ns);
+	return ended;
+}
+
+/* As stream_destroy(); the calls of internal streams have reported theirs. */
+static int final_error(stream *s)
+{
+	if (s->opt.internal)
+		return 0;
+	const int failed = last_error(s);
+	const bool cut = s->dev->lost() && !hwq_done(s->ln, s->last);
+	return !failed && cut ? fail_lost(s->dev) : failed;
+}
+
+int streams_reap(device *dev)
+{
+	int first = 0;
+
 	while (stream *s = dev->orphaned) {
 		dev->orphaned = s->next_idle;
-		s->calls.drain();
 		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
+		if (!first)
+			first = final_error(s);
 		stream_end(s);
 	}
+	return first;
 }
 
 } // namespace usdma::core

@@ -52,6 +52,7 @@ int fail_stopped(const stream *s)
 	const u32 err = load_relaxed(&s->stopped);
 
 	return fail(int(err), err == ECANCELED ? "the stream was aborted" :
+			      err == EBADF     ? "the stream's device was closed, which dropped work that waited" :
 						 "the stream stopped at an earlier failure (failure mode stop)");
 }
 

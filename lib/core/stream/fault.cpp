@@ -31,12 +31,17 @@ void stream_note_fault(const hw_queue *l, const dma::fault &f)
 		stream_drop_queue(s);
 }
 
+/* Also one that is being destroyed: that call returns the error. */
+static stream *next_on(const hw_queue *l, size_t *at)
+{
+	return all_streams->next_of_all(
+		at, [&](stream &s) { return stream_is_there(s) && s.ln == l && ref_if_any(&s.refs); });
+}
+
 void streams_note_reset(hw_queue *l)
 {
-	const auto on_hw_queue = [](const stream *s, const void *arg) { return s->ln == arg; };
-
 	/* Iterate by reference, not by visitor: noting an error may call back into the list. */
-	for (size_t at = 0; stream *s = stream_next(&at, on_hw_queue, l);) {
+	for (size_t at = 0; stream *s = next_on(l, &at);) {
 		if (!hwq_done(l, s->last)) {
 			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0,
 					  s->last);

@@ -64,7 +64,7 @@ struct alignas(64) stream {
 		0;       /* copies up to this length are one request; longer ones are split, or spread by the channel */
 	u64 last = 0;    /* last sequence number of this stream in the ring; under ln->lock */
 	u32 gated = 0;   /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
-	u32 stopped = 0; /* an errno: failed with fail_mode::stop, or aborted; new work is refused */
+	u32 stopped = 0; /* an errno: failed with fail_mode::stop, aborted, or EBADF: dropped by close; new work is refused */
 	u64 copies = 0, bytes = 0;
 
 	u64 errors = 0;
@@ -173,8 +173,11 @@ int stream_take_error(stream *s, stream_error *out);
 int stream_take_error_locked(stream *s);
 /* As stream_take_error(), but leaves the error pending. */
 int stream_see_error(stream *s);
-/* Drops queued work and aborts running work; later calls return -ECANCELED until the stream is destroyed. */
-int stream_abort(stream *s);
+/*
+ * Drops queued work and aborts running work; later calls return -ECANCELED until the stream is destroyed. why: EBADF
+ * if its device is closed.
+ */
+int stream_abort(stream *s, int why = ECANCELED);
 /*
  * Next stream from index *at (start with 0) for which wanted() holds, with a reference (stream_unref()), as it
  * may be destroyed concurrently. nullptr: no more.
@@ -194,10 +197,17 @@ int device_sync(device *dev, deadline until);
 /* Returns the first pending error among the device's streams and leaves it pending. Each error is returned once. */
 int device_peek_error(device *dev);
 
-/* The device is being closed: invalidates its remaining streams and drops their gated work. */
-void streams_orphan(device *dev);
-/* Destroys the orphaned streams; the rings are empty. */
-void streams_reap(device *dev);
+/*
+ * The device is being closed: invalidates its remaining streams, and drops work that waits for a gate, also that of
+ * streams which other threads destroy: calls that wait for it, or add to it, return -EBADF. internal: those, too.
+ */
+void streams_orphan(device *dev, bool internal);
+/* Aborts streams with work in a ring, for the same reason. */
+void streams_abort(device *dev);
+/* False: at until_ns there are still calls in progress on orphaned streams. */
+bool streams_wait_calls(device *dev, u64 until_ns);
+/* Destroys the orphaned streams; the rings are empty. Returns the first error that no call has reported. */
+int streams_reap(device *dev);
 
 /*
  * Submits n requests in order; blocks only while the ring is full. *posted (if not null): how many were

@@ -107,7 +107,7 @@ static int wait_failed(stream *s, int err)
 			return wait_failed(s, err);
 		/* A gate that was dropped does not wait for its other thread. */
 	} while (unlikely(load_acquire(&s->outside)) && !(err = outside_step(s, until)));
-	return err;
+	return unlikely(stream_is_closed(s)) ? fail_stopped(s) : err;
 }
 
 /* The caller knows then that all work before has ended. */
@@ -168,7 +168,7 @@ bool stream_spin(const stream *s)
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);
-		return 0;
+		return unlikely(stream_is_closed(s)) ? fail_stopped(s) : 0;
 	}
 	hwq_note_poll(s->ln, seq);
 	/* Its ring may wait for another ring. */
@@ -196,16 +196,10 @@ stream *stream_next(size_t *at, bool (*wanted)(const stream *s, const void *arg)
 	return all_streams->next(at, [&](stream &s) { return wanted(&s, arg) && ref_if_any(&s.refs); });
 }
 
-static bool is_there(const stream &s)
-{
-	return load_acquire(&s.alive) || load_acquire(&s.ending);
-}
-
-/* The device's next stream, including those being destroyed, excluding those of synchronous calls in progress. */
-static stream *next_stream(const device *dev, size_t *at)
+stream *stream_of_device(const device *dev, size_t *at)
 {
 	return all_streams->next_of_all(at, [&](stream &s) {
-		return is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.timed_out)) &&
+		return stream_is_there(s) && s.dev == dev && (!s.opt.internal || load_relaxed(&s.timed_out)) &&
 		       ref_if_any(&s.refs);
 	});
 }
@@ -228,13 +222,13 @@ int device_abort(device *dev, deadline until)
 {
 	int first = 0;
 
-	for (size_t at = 0; stream *s = next_stream(dev, &at);) {
+	for (size_t at = 0; stream *s = stream_of_device(dev, &at);) {
 		const int err = load_acquire(&s->alive) && stream_query(s) == 1 ? drop_work(s) : 0;
 
 		first = first ? first : err;
 		stream_unref(s);
 	}
-	for (size_t at = 0; stream *s = first ? nullptr : next_stream(dev, &at);) {
+	for (size_t at = 0; stream *s = first ? nullptr : stream_of_device(dev, &at);) {
 		first = load_relaxed(&s->stopped) ? call_group_wait(s, until) : 0;
 		stream_unref(s);
 	}
@@ -245,7 +239,7 @@ int device_sync(device *dev, deadline until)
 {
 	int err = 0;
 
-	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
+	for (size_t at = 0; stream *s = err ? nullptr : stream_of_device(dev, &at);) {
 		err = stream_wait(s, until);
 		stream_unref(s);
 	}
@@ -257,7 +251,7 @@ int device_peek_error(device *dev)
 {
 	int err = 0;
 
-	for (size_t at = 0; stream *s = err ? nullptr : next_stream(dev, &at);) {
+	for (size_t at = 0; stream *s = err ? nullptr : stream_of_device(dev, &at);) {
 		err = peek_error(s, true);
 		stream_unref(s);
 	}

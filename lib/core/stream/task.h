@@ -83,6 +83,16 @@ unsigned stream_post(stream *s, const dma::request *r, size_t n);
 void stream_complete_early(stream *s);
 /* Resets the event to "never recorded". */
 void event_forget_record(event *e);
+/* Alive, or being destroyed. */
+inline bool stream_is_there(const stream &s)
+{
+	return load_acquire(&s.alive) || load_acquire(&s.ending);
+}
+/* Its device was closed, which dropped work of it. */
+inline bool stream_is_closed(const stream *s)
+{
+	return load_relaxed(&s->stopped) == EBADF;
+}
 /* Its queue is not empty; with the hardware queue's lock held. */
 inline bool queue_waits(const stream *s)
 {
@@ -92,6 +102,13 @@ inline bool queue_waits(const stream *s)
 int stream_refuses(const stream *s);
 /* The error of a stopped stream; exact with the hardware queue's lock held, else a hint. */
 int fail_stopped(const stream *s);
+/* The device is closed: drops what waits for a gate; the stream then returns -EBADF. */
+void stream_close_gates(stream *s);
+/*
+ * The device's next stream from index *at (start with 0) with a reference, including those being destroyed, excluding
+ * those of synchronous calls in progress.
+ */
+stream *stream_of_device(const device *dev, size_t *at);
 /* The pending error, left pending. once: reported once. */
 int peek_error(stream *s, bool once);
 

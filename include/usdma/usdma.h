@@ -184,8 +184,8 @@ USDMA_API int usdma_open_index(unsigned index, usdma_device **out);
  * destroy, a copy) return -EBADF. Opening and closing other devices does not wait for this call.
  *
  * Returns what usdma_stream_destroy would have returned for the first of the remaining streams that has an error: a
- * failure that no call has returned, or -ENODEV: the device was lost with work pending. The device is closed in
- * every case but -EBADF and -EPERM.
+ * failure, or -ENODEV for a loss with work pending, that no call has returned before. The device is closed in every
+ * case but -EBADF and -EPERM.
  *
  * A lost device may still write: a server that was stopped can resume. The memory that it could access is not
  * reused until it is proven that it no longer writes (its server has exited, an IOMMU has unmapped the memory, a

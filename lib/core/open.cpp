@@ -126,7 +126,7 @@ template <class F> static void each_hw_queue(device *dev, F fn)
 			fn(l);
 }
 
-/* Changes with every request that ends. */
+/* Changes with every request that completes. */
 static u64 sum_completed(device *dev)
 {
 	u64 sum = 0;

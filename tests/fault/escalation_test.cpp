@@ -157,6 +157,23 @@ static void device_is_reset(void **)
 	tear_down(&t);
 }
 
+/* A reset during the call that destroys the stream is reported by that call. */
+static void reset_at_the_end(void **)
+{
+	setting t;
+
+	set_up(&t);
+	inject(&t, "hang@1/device");
+	copy_out(&t, 0, 0, size);
+	assert_int_equal(stream_destroy(t.s[0]), -EIO);
+	inject(&t, "hang@1/device");
+	copy_out(&t, 1, 0, size);
+	assert_int_equal(device_close_handle(device_handle(t.dev)), -EIO);
+	for (u8 *out : t.out)
+		ok(host_free(out));
+	ok(host_free(t.in));
+}
+
 /* The log distinguishes a lost wake-up from an engine that hangs (docs/reliability.md). */
 static void logs_channel_state(void **)
 {
@@ -366,6 +383,7 @@ int main()
 		cmocka_unit_test(logs_channel_state),
 		cmocka_unit_test(others_go_on),
 		cmocka_unit_test(stop_mode),
+		cmocka_unit_test(reset_at_the_end),
 		cmocka_unit_test(device_is_reset),
 		cmocka_unit_test(hang_before_a_wait),
 		cmocka_unit_test(a_wait_is_no_hang),

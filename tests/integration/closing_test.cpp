@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A device is closed in the middle of other calls: what they counted as submitted is made, those that wait for work
- * which only the close ends return, and other devices can be opened meanwhile.
+ * which only the close drops return, and other devices can be opened meanwhile.
  */
 #include "tests/integration/faults.h"
 #include "tests/support/until.h"
@@ -89,7 +89,7 @@ struct paused_batch {
 	}
 };
 
-/* The handle is invalid from the start of a call that ends it. */
+/* The handle is invalid from the start of the close. */
 static void until_closing(usdma_device *dev)
 {
 	until("the device closes", [=] { return usdma_device_sync(dev, 0) == -EBADF; });
@@ -109,7 +109,7 @@ static void copies_of_a_call_in_progress_are_made(void **)
 		});
 
 		until_closing(dev);
-		/* Nobody waits for the close of another device. */
+		/* Opening another device does not wait for the close. */
 		{
 			device other(1);
 			assert_false(closed);
@@ -149,7 +149,7 @@ static void nothing_passes_a_dropped_gate(void **)
 		WORKS(usdma_stream_wait_event(b.s, e));
 		std::thread closer([&] { WORKS(usdma_close(dev)); });
 
-		until("the stream ends", [&] { return usdma_stream_query(b.s) == -EBADF; });
+		until("the stream is invalid", [&] { return usdma_stream_query(b.s) == -EBADF; });
 		b.end();
 		closer.join();
 		b.is_made();
@@ -159,7 +159,7 @@ static void nothing_passes_a_dropped_gate(void **)
 	g.open();
 }
 
-/* ---- calls that wait for what only the close ends ------------------------------------------------------ */
+/* ---- calls that wait for what only the close drops ------------------------------------------------------ */
 
 static bool sleeps(pid_t thread)
 {
@@ -220,7 +220,7 @@ static void close_during(const char *name, const waiting_call &call, bool in_rin
 	assert_int_equal(result, -EBADF);
 }
 
-static void close_ends_waits(void **)
+static void close_wakes_waits(void **)
 {
 	for (const bool in_ring : {false, true})
 		for (const auto &[name, call] : waiting_calls)
@@ -300,7 +300,7 @@ int main()
 		cmocka_unit_test(copies_of_a_call_in_progress_are_made),
 		cmocka_unit_test(copies_during_a_destroy_are_made),
 		cmocka_unit_test(nothing_passes_a_dropped_gate),
-		cmocka_unit_test(close_ends_waits),
+		cmocka_unit_test(close_wakes_waits),
 		cmocka_unit_test(close_reports_failures),
 		cmocka_unit_test(dropped_marks_have_no_time),
 	};

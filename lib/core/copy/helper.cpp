@@ -33,7 +33,7 @@ struct helper_state {
 	u64 last_end = 0; /* of a copy; atomic */
 	u64 in_a_row = 0; /* bytes of copies since it was last worth waking; under lock */
 	std::mutex users_lock;
-	u32 users = 0; /* under users_lock, held while the thread starts or ends */
+	u32 users = 0; /* under users_lock, which is held while the thread starts or stops */
 	pthread_t thread = {};
 };
 static constinit no_destructor<helper_state> helper;

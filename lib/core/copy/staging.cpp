@@ -145,7 +145,7 @@ internal_stream::internal_stream(unsigned slot, deadline until) : dev_(slot)
 	stream_options opt;
 
 	if (!dev_) {
-		err_ = fail(ENODEV, "device %u is not open", slot);
+		err_ = fail(EBADF, "device %u is closed, or is being closed", slot);
 		return;
 	}
 	opt.internal = true;

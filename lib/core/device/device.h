@@ -112,6 +112,7 @@ public:
 	device *next_closed = nullptr;  /* list in retire.cpp */
 	bool is_mapped_by_lost = false; /* its memory is still mapped into a lost device */
 	u64 lost_at_ns = 0;             /* when dead was set; atomic */
+	u32 loss_reported = 0;          /* a call has returned -ENODEV; atomic */
 	bool quiesced = false;          /* dead, and verified not to write any more; atomic */
 	std::mutex recover_lock;        /* hang state; taken before lock and the hardware queues' locks */
 	u64 polled_ns = 0, hangs_checked_ns = 0; /* atomic */
@@ -165,8 +166,8 @@ device *device_new();
 void device_start(device *dev);
 void device_delete(device *dev);
 void slot_set_reaches(unsigned slot, u32 reaches);
-/* -ENODEV. */
-[[gnu::cold]] int fail_lost(const device *dev);
+/* -ENODEV, for the caller of the library. */
+[[gnu::cold]] int fail_lost(device *dev);
 /*
  * After a wait that failed because the device is lost: waits until it has quiesced, at most until a second
  * after the loss.

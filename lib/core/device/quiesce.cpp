@@ -19,8 +19,9 @@ bool device::stopped()
 	return true;
 }
 
-int fail_lost(const device *dev)
+int fail_lost(device *dev)
 {
+	store_relaxed(&dev->loss_reported, 1u);
 	return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
 }
 

@@ -50,9 +50,9 @@ static void stream_end(stream *s)
  * Held to end a handle. A thread that destroys a stream needs no read section, for which there may be no memory: it is
  * counted in its device before the close of that takes the rest.
  */
-static constinit std::mutex ends_lock;
+static constinit std::mutex ending_lock;
 
-/* With ends_lock held. 0: no other thread destroys it; the device stays until device_leave(). */
+/* With ending_lock held. 0: no other thread destroys it; the device stays until device_leave(). */
 static int claim_live(const void *handle, bool waits)
 {
 	stream *s = stream_find(handle);
@@ -73,7 +73,7 @@ static int claim(const void *handle, bool waits)
 {
 	if (forked())
 		return fail_forked();
-	std::lock_guard guard(ends_lock);
+	std::lock_guard guard(ending_lock);
 
 	return claim_live(handle, waits);
 }
@@ -137,7 +137,7 @@ int stream_destroy_force(const void *handle)
 
 /* ---- the device is closed --------------------------------------------------------------------------- */
 
-/* With ends_lock held. */
+/* With ending_lock held. */
 static stream *next_alive(const device *dev, bool internal, size_t *at)
 {
 	return all_streams->next(at, [&](stream &s) { return s.dev == dev && (internal || !s.opt.internal); });
@@ -145,7 +145,7 @@ static stream *next_alive(const device *dev, bool internal, size_t *at)
 
 static void take_streams(device *dev, bool internal)
 {
-	std::lock_guard guard(ends_lock);
+	std::lock_guard guard(ending_lock);
 
 	if (internal)
 		dev->idle = dev->timed_out = nullptr;
@@ -192,9 +192,11 @@ static int final_error(stream *s)
 {
 	if (s->opt.internal)
 		return 0;
+	const bool reported = load_relaxed(&s->dev->loss_reported);
 	const int failed = last_error(s);
-	const bool cut = s->dev->lost() && !hwq_done(s->ln, s->last);
-	return !failed && cut ? fail_lost(s->dev) : failed;
+	if (failed)
+		return failed == -ENODEV && reported ? 0 : failed;
+	return s->dev->lost() && !reported && !hwq_done(s->ln, s->last) ? fail_lost(s->dev) : 0;
 }
 
 int streams_reap(device *dev)

@@ -64,7 +64,7 @@ struct alignas(64) stream {
 		0;       /* copies up to this length are one request; longer ones are split, or spread by the channel */
 	u64 last = 0;    /* last sequence number of this stream in the ring; under ln->lock */
 	u32 gated = 0;   /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
-	u32 stopped = 0; /* an errno: failed with fail_mode::stop, aborted, or EBADF: dropped by close; new work is refused */
+	u32 stopped = 0; /* an errno: failed with fail_mode::stop, or aborted, or EBADF: closed; new work is refused */
 	u64 copies = 0, bytes = 0;
 
 	u64 errors = 0;

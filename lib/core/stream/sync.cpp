@@ -82,6 +82,9 @@ int stream_outside_wait(stream *s, deadline until)
 /* The device is lost: what it would have done is over, but for what other threads do. */
 static int wait_failed(stream *s, int err)
 {
+	if (err != -ENODEV)
+		return err;
+	store_relaxed(&s->dev->loss_reported, 1u);
 	if (unlikely(load_acquire(&s->outside)) && s->dev->lost()) {
 		const saved_error why;
 

@@ -8,8 +8,8 @@
  * completed, and their writes are visible. A request that fails halts the channel *before* completed reaches
  * it: the owner reads the fault, notifies its submitter, and resumes.
  *
- * Locking: post, doorbell, cancel, resume and arm are called under the owner's lock; wake under it or after it is
- * released; the record may be read by any thread at any time.
+ * Locking: post, doorbell, cancel, resume, arm and last_use are called under the owner's lock; wake under it or after
+ * it is released; the record and posted may be read by any thread at any time.
  */
 #pragma once
 
@@ -113,6 +113,11 @@ struct channel_ops {
 	progress (*read_progress)(const channel *ch) = nullptr;
 	/* For the message about a hung channel: its state as text; may read registers. nullptr: as above. */
 	void (*describe)(const channel *ch, char *buf, size_t size);
+	/*
+	 * The last posted request that has not completed and may access the host memory; false: there is none. What the
+	 * channel does not know counts as such an access.
+	 */
+	bool (*last_use)(const channel *ch, const iova_range &where, u64 *seq);
 	/* Closes and frees the channel; the device does not write to host memory after it returns. */
 	void (*close)(channel *ch);
 };
@@ -124,8 +129,8 @@ struct alignas(64) channel {
 	const completion_record *record;
 	const u32 *asleep;   /* written by the device; non-zero: call wake() after posting */
 	bool asleep_ordered; /* the device orders its sleep: no barrier is needed between posting and reading asleep */
-	u64 posted;          /* last sequence number posted */
-	u64 post_limit;      /* posted may grow to this without reading the record again */
+	u64 posted;     /* last sequence number posted; atomic: stored under the owner's lock, read by any thread */
+	u64 post_limit; /* posted may grow to this without reading the record again */
 	u32 ring_size;
 	u32 index;
 	engine *eng;
@@ -157,6 +162,19 @@ inline bool halted(const channel *ch)
 bool read_fault(channel *ch, fault *out);
 /* The same of one ring. */
 bool record_fault(const completion_record *r, fault *out);
+/* For channel_ops::last_use: of the requests that are not completed, which get(seq) returns. */
+template <class F> bool find_last_use(const channel *ch, const iova_range &where, u64 *seq, const F &get)
+{
+	const u64 pending = ch->posted - completed(ch);
+
+	*seq = ch->posted;
+	/* The device may report any number. */
+	for (u64 left = pending < ch->ring_size ? pending : ch->ring_size; left; left--, --*seq)
+		if (may_access(get(*seq), where))
+			return true;
+	return false;
+}
+
 /* Called under the owner's lock. */
 progress read_progress(const channel *ch);
 

@@ -140,6 +140,14 @@ inline void set_copy(request *r, u8 spaces, u64 src, u64 dst, u64 len, u64 cooki
 	r->cookie = cookie;
 }
 
+/* Host memory as a device addresses it. */
+struct iova_range {
+	u64 first, size;
+};
+
+/* The request may access it; true for addresses that are read only when it runs, if they may be host memory. */
+bool may_access(const request &r, const iova_range &where);
+
 constexpr u8 spaces(space src, space dst)
 {
 	return u8(u8(src) | u8(dst) << 4);

@@ -93,11 +93,19 @@ unsigned ring_channel::post(const request *r, unsigned n)
 	std::lock_guard g(lock_);
 
 	for (unsigned i = 0; i < n; i++) {
-		slot(++posted) = r[i];
+		slot(posted + 1 + i) = r[i];
 		if (r[i].flags & flag_interrupt)
-			flagged_ = posted;
+			flagged_ = posted + 1 + i;
 	}
+	store_relaxed(&posted, posted + n);
 	return n;
+}
+
+/* Under the owner's lock nothing changes a slot. */
+bool ring_channel::last_use(const iova_range &where, u64 *seq) const
+{
+	return find_last_use(this, where, seq,
+			     [this](u64 at) -> const request & { return slots_[at & (ring_size - 1)]; });
 }
 
 /* Hands requests to the hardware, up to one that the thread must run. */
@@ -369,6 +377,10 @@ struct ring_table {
 	{
 		to(const_cast<channel *>(ch))->describe(buf, size);
 	}
+	static bool last_use(const channel *ch, const iova_range &where, u64 *seq)
+	{
+		return static_cast<const ring_channel *>(ch)->last_use(where, seq);
+	}
 	static void close(channel *ch) { to(ch)->close(); }
 };
 
@@ -386,6 +398,7 @@ const channel_ops ring_channel_ops = {
 	.begun = nullptr,
 	.in_wait = ring_table::in_wait,
 	.describe = ring_table::describe,
+	.last_use = ring_table::last_use,
 	.close = ring_table::close,
 };
 

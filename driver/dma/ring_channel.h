@@ -110,6 +110,7 @@ private:
 	int abort();
 	int restart();
 	void describe(char *buf, size_t size);
+	bool last_use(const iova_range &where, u64 *seq) const;
 
 	int map_memory(vfio::dma_area area);
 	void unmap_memory();

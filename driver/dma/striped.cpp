@@ -152,7 +152,7 @@ static bool post_spread(striped *c, const request &r)
 
 static void take_numbers(striped *c)
 {
-	c->posted = c->ring[0]->posted;
+	store_relaxed(&c->posted, c->ring[0]->posted);
 	c->post_limit = c->ring[0]->post_limit;
 }
 
@@ -391,6 +391,24 @@ static progress striped_progress(const channel *ch)
 	return p;
 }
 
+/* A part in another ring counts until its copy has completed in ring 0. */
+static bool striped_last_use(const channel *ch, const iova_range &where, u64 *seq)
+{
+	const auto *c = static_cast<const striped *>(ch);
+	bool found = false;
+	u64 at;
+
+	*seq = 0;
+	for (u32 k = 0; k < c->n_rings; k++) {
+		if (!c->ring[k]->ops->last_use(c->ring[k], where, &at))
+			continue;
+		const spread_copy *s = find_copy(c, k, at);
+		*seq = std::max(*seq, s ? s->last_in(0) : k ? c->posted : at);
+		found = true;
+	}
+	return found;
+}
+
 /* ---- the channel ------------------------------------------------------------------------------------- */
 
 static void striped_close(channel *ch)
@@ -420,6 +438,7 @@ static constexpr channel_ops striped_ops = {
 	.read_progress = striped_progress,
 	.describe = [](const channel *ch, char *buf,
 		       size_t n) { ch->rings[0]->ops->describe(active_ring(ch), buf, n); },
+	.last_use = striped_last_use,
 	.close = striped_close,
 };
 

@@ -211,8 +211,16 @@ unsigned edu_channel::post(const dma::request *r, unsigned n)
 	if (n > space)
 		n = unsigned(space);
 	for (unsigned i = 0; i < n; i++)
-		slots_[++posted % ring_size] = r[i];
+		slots_[(posted + 1 + i) % ring_size] = r[i];
+	store_relaxed(&posted, posted + n);
 	return n;
+}
+
+/* Under the owner's lock nothing changes a slot. */
+bool edu_channel::last_use(const dma::iova_range &where, u64 *seq) const
+{
+	return find_last_use(this, where, seq,
+			     [this](u64 at) -> const dma::request & { return slots_[at % ring_size]; });
 }
 
 void edu_channel::ring_doorbell()
@@ -303,6 +311,8 @@ const dma::channel_ops channel_table = {
 	.restart = nullptr,
 	.begun = nullptr,
 	.describe = nullptr,
+	.last_use = [](const dma::channel *ch, const dma::iova_range &where,
+		       u64 *seq) { return static_cast<const edu_channel *>(ch)->last_use(where, seq); },
 	.close =
 		[](dma::channel *ch) {
 			edu_channel *c = to_edu(ch);

@@ -25,6 +25,7 @@ struct edu_channel final : dma::channel, progress {
 	void end();
 
 	unsigned post(const dma::request *r, unsigned n);
+	bool last_use(const dma::iova_range &where, u64 *seq) const;
 	void ring_doorbell();
 	void arm(unsigned slot, u64 seq);
 	unsigned cancel(u64 cookie);

@@ -81,7 +81,7 @@ static unsigned ring_post(dma::channel *ch, const dma::request *r, unsigned n)
 		seq++;
 		fill_slot(c, seq, words_of(&r[i]));
 	}
-	c->posted = seq;
+	store_relaxed(&c->posted, seq);
 	return n;
 }
 
@@ -106,7 +106,7 @@ static void ring_submit_copy(dma::channel *ch, u32 spaces, u64 src, u64 dst, u64
 	const u64 seq = c->posted + 1;
 
 	fill_slot(c, seq, {u32(dma::opcode::copy) | spaces << 16, 0, src, dst, len, 0, 0, cookie});
-	c->posted = seq;
+	store_relaxed(&c->posted, seq);
 	doorbell_write(c, doorbell_tail, seq);
 }
 
@@ -132,6 +132,28 @@ static void ring_arm(dma::channel *ch, unsigned slot, u64 seq)
 	store_fence(&c->fence_word, seq);
 }
 
+static dma::request request_of(const descriptor *d)
+{
+	const u32 head = load_relaxed(reinterpret_cast<const u32 *>(d) + 1);
+	dma::request r;
+
+	memcpy(static_cast<void *>(&r), &head, sizeof(head));
+	r.height = load_relaxed(&d->height);
+	r.src = load_relaxed(&d->src);
+	r.dst = load_relaxed(&d->dst);
+	r.len = load_relaxed(&d->len);
+	r.a = load_relaxed(&d->a);
+	r.b = load_relaxed(&d->b);
+	return r;
+}
+
+static bool ring_last_use(const dma::channel *ch, const dma::iova_range &where, u64 *seq)
+{
+	const auto *c = static_cast<const sdma_channel *>(ch);
+
+	return find_last_use(ch, where, seq, [c](u64 at) { return request_of(&c->ring[at & c->mask]); });
+}
+
 const dma::channel_ops ring_ops = {
 	.post = ring_post,
 	.doorbell = ring_doorbell,
@@ -146,6 +168,7 @@ const dma::channel_ops ring_ops = {
 	.begun = ring_begun,
 	.in_wait = ring_in_wait,
 	.describe = ring_describe,
+	.last_use = ring_last_use,
 	.close = channel_close,
 };
 

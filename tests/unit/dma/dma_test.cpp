@@ -76,6 +76,54 @@ static void reads_faults(void **)
 	assert_true(halted(&ch));
 }
 
+static bool accesses(const request &r)
+{
+	return may_access(r, {0x10000, 0x1000});
+}
+
+/* Only the second row is in the range. */
+static request rows(u32 height, u64 pitch)
+{
+	return {.op = opcode::copy_2d, .height = height, .src = 0x8000, .dst = 0x20000, .len = 8, .a = pitch};
+}
+
+/* Each operation with its operands in and beside the range; device addresses are no host memory. */
+static void accesses_of_requests(void **)
+{
+	static constexpr u64 in = 0x10800, out = 0x20000;
+	const u8 host = spaces(space::host, space::host);
+
+	for (opcode op : {opcode::copy, opcode::reduce})
+		for (u64 at : {in, u64(0xff81), u64(0x10fff), u64(0x11000), u64(0xff80)}) {
+			const bool meets = at != 0x11000 && at != 0xff80;
+
+			assert_int_equal(accesses({.op = op, .spaces = host, .src = at, .dst = out, .len = 0x80}),
+					 meets);
+			assert_int_equal(accesses({.op = op, .spaces = host, .src = out, .dst = at, .len = 0x80}),
+					 meets);
+			assert_false(accesses({.op = op, .spaces = 0x11, .src = at, .dst = at, .len = 0x80}));
+		}
+	assert_false(accesses({.op = opcode::nop, .spaces = host, .src = in, .dst = in, .len = 8}));
+	assert_true(accesses({.op = opcode::fill, .spaces = host, .dst = in, .len = 8}));
+	assert_false(accesses({.op = opcode::fill, .spaces = host, .src = in, .dst = out, .len = 8}));
+	for (opcode op : {opcode::write, opcode::timestamp}) {
+		assert_true(accesses({.op = op, .spaces = host, .dst = in}));
+		assert_false(accesses({.op = op, .spaces = host, .src = in, .dst = out}));
+	}
+	assert_true(accesses({.op = opcode::wait, .spaces = host, .src = in}));
+	assert_false(accesses({.op = opcode::wait, .spaces = host, .src = out, .dst = in}));
+	assert_true(accesses(rows(2, 0x8000)));
+	assert_false(accesses(rows(1, 0x8000)));
+	assert_true(accesses(rows(9, ~u64(0))));
+	/* What is read when it runs may be host memory, or not. */
+	assert_true(accesses({.op = opcode::copy_indirect, .spaces = 0x11, .arg = indirect_host, .src = out}));
+	assert_false(accesses({.op = opcode::copy_indirect, .spaces = host, .src = out, .dst = in}));
+	assert_true(accesses({.op = opcode::copy_indirect, .spaces = host, .src = in}));
+	assert_true(accesses(
+		{.op = opcode::copy_indirect, .spaces = host, .arg = u8(indirect_mode::cells), .src = out, .dst = in}));
+	assert_true(accesses({.op = opcode::op_count}));
+}
+
 static void schemes(void **)
 {
 	static const struct {
@@ -264,9 +312,16 @@ static void bad_device_string(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(fault_texts),       cmocka_unit_test(fault_errnos),   cmocka_unit_test(reads_faults),
-		cmocka_unit_test(schemes),           cmocka_unit_test(options),        cmocka_unit_test(lists),
-		cmocka_unit_test(random_strings),    cmocka_unit_test(unknown_device), cmocka_unit_test(silent_device),
+		cmocka_unit_test(fault_texts),
+		cmocka_unit_test(fault_errnos),
+		cmocka_unit_test(reads_faults),
+		cmocka_unit_test(accesses_of_requests),
+		cmocka_unit_test(schemes),
+		cmocka_unit_test(options),
+		cmocka_unit_test(lists),
+		cmocka_unit_test(random_strings),
+		cmocka_unit_test(unknown_device),
+		cmocka_unit_test(silent_device),
 		cmocka_unit_test(bad_device_string),
 	};
 

@@ -198,6 +198,35 @@ static void test_cancel_and_order(void **)
 	assert_int_equal(b.bytes[32], 0x44);
 }
 
+/* What is not completed, which operation it is, and in which order it was posted. */
+static void test_last_use(void **)
+{
+	ring_bench b(kind.plain, {.ring_size = 16, .first_seq = (u64(1) << 32) - 3});
+	const auto last_use = [&](u64 at, u64 size) {
+		u64 seq;
+
+		return b.ch->ops->last_use(b.ch, {host + at, size}, &seq) ? seq : 0;
+	};
+	u64 copied = 0, read = 0;
+
+	for (int i = 0; i < 10; i++)
+		b.run(fill(0x3000, 8, 1, 1, 0));
+	store_release(reinterpret_cast<u64 *>(b.bytes), u64(0));
+	assert_int_equal(last_use(0, host_bytes), 0);
+	const u64 wait = b.post(wait_word(0, 1));
+	b.post(copy(0x1000, 0x2000, 64));
+	copied = b.post(copy(0x1000, 0x2000, 64));
+	read = b.post(copy(0x4000, 0x2000, 64));
+	assert_int_equal(last_use(0, 8), wait);
+	assert_int_equal(last_use(0x1000, 0x1000), copied);
+	assert_int_equal(last_use(0x203f, 1), read);
+	assert_int_equal(last_use(0x2040, 0x1fc0), 0);
+	assert_int_equal(last_use(0, host_bytes), read);
+	store_release(reinterpret_cast<u64 *>(b.bytes), u64(1));
+	assert_true(b.await(read));
+	assert_int_equal(last_use(0, host_bytes), 0);
+}
+
 static void test_faults_in_a_row(void **)
 {
 	ring_bench b;
@@ -596,6 +625,7 @@ int ring_main(const char *name, std::span<const CMUnitTest> own)
 		cmocka_unit_test(test_indirect_wait_reduce_timestamp),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_cancel_and_order),
+		cmocka_unit_test(test_last_use),
 		cmocka_unit_test(test_faults_in_a_row),
 		cmocka_unit_test(test_stop_and_resume),
 		cmocka_unit_test(test_full_ring_takes_no_more),

@@ -46,6 +46,11 @@ static unsigned ring_post(channel *ch, const request *r, unsigned n)
 	return n;
 }
 
+static bool ring_last_use(const channel *ch, const iova_range &where, u64 *seq)
+{
+	return find_last_use(ch, where, seq, [ch](u64 at) { return of(ch)->sent[at - 1]; });
+}
+
 static int ring_resume(channel *ch)
 {
 	fake_ring *r = of(ch);
@@ -71,6 +76,7 @@ fake_ring::fake_ring(unsigned i) : channel{}
 	table.abort = [](channel *ch) { return int(ch->index); };
 	table.begun = [](const channel *ch) { return int(ch->index); };
 	table.in_wait = [](const channel *ch) { return of(ch)->waits; };
+	table.last_use = ring_last_use;
 	table.close = [](channel *) {};
 }
 
@@ -123,6 +129,25 @@ struct rig {
 		return !read_fault(ch, &f);
 	}
 };
+
+/* A part in another ring is used until its copy has completed in ring 0; a short copy is in ring 0 only. */
+static void last_use_of_parts(void **)
+{
+	rig t;
+	u64 seq;
+
+	t.post();
+	t.post(opcode::copy, 64);
+	assert_int_equal(t.ch->posted, 4);
+	assert_true(t.ch->ops->last_use(t.ch, {length - 1, 1}, &seq));
+	assert_int_equal(seq, 3); /* the part, and a WAIT for each of the other two */
+	assert_true(t.ch->ops->last_use(t.ch, {0, 64}, &seq));
+	assert_int_equal(seq, 4);
+	assert_false(t.ch->ops->last_use(t.ch, {length, MiB}, &seq));
+	for (unsigned k = 0; k < 3; k++)
+		t.ring(k).complete(t.ring(k).sent.size());
+	assert_false(t.ch->ops->last_use(t.ch, {0, length}, &seq));
+}
 
 /* A part fails after a stop was read: resume after the stop does not lose the failure. */
 static void failure_after_a_stop_is_read(void **)
@@ -220,9 +245,8 @@ static void in_wait_only_for_owner(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(failure_after_a_stop_is_read),
-		cmocka_unit_test(failure_of_another_request),
-		cmocka_unit_test(hangs_behind_a_halted_ring),
+		cmocka_unit_test(last_use_of_parts),          cmocka_unit_test(failure_after_a_stop_is_read),
+		cmocka_unit_test(failure_of_another_request), cmocka_unit_test(hangs_behind_a_halted_ring),
 		cmocka_unit_test(in_wait_only_for_owner),
 	};
 

@@ -285,9 +285,10 @@ enum usdma_register_flags {
  */
 USDMA_API int usdma_host_register(void *ptr, size_t size, unsigned flags);
 /*
- * Ends a registration: after it returns 0 no device accesses the memory. Copies still in flight fail, or have
- * completed. -ENOENT: ptr is not the start of a registration. -EBUSY: a lost device may still write there after a
- * wait of one second: the memory stays registered and must not be freed.
+ * Ends a registration: after it returns 0 no device accesses the memory. Waits up to one second for copies in flight
+ * with this memory, and what precedes them in their streams, but for no other work; copies that have not ended then
+ * fail with -EFAULT. -ENOENT: ptr is not the start of a registration. -EBUSY: a lost device may still write there after
+ * that second: the memory stays registered and must not be freed.
  */
 USDMA_API int usdma_host_unregister(void *ptr);
 
@@ -295,7 +296,8 @@ USDMA_API int usdma_host_unregister(void *ptr);
  * Device memory, at least 512-byte aligned (2 MiB for 2 MiB and more where the heap has it). Contains zeros, or
  * earlier data of this process: another user's data are cleared first (setting clear_memory), which the call waits
  * for. The pointer is for copies only: access by the CPU faults. size 0: -EINVAL. -ENOMEM: the device has no free
- * range of this size. -EIO and others: the memory could not be cleared.
+ * range of this size, after a wait of up to one second for freed blocks that its work still uses (not again for work
+ * that has not ended by then). -EIO and others: the memory could not be cleared.
  */
 USDMA_API int usdma_device_alloc(usdma_device *dev, size_t size, void **out);
 /*

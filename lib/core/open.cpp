@@ -201,6 +201,7 @@ int device_close(device *dev)
 	memory_wipe(dev);
 	dev->eng->transport().set_deadline(open_timeout_ms());
 	progress_forget(dev);
+	memory_end(dev);
 	/* Set until it is freed: see is_over() in retire.cpp. */
 	store_release(&dev->closing, dev->opening);
 	store_release(&dev->opening, u64(0));

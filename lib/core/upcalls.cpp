@@ -10,7 +10,11 @@
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = device_open, .close = device_close};
-constinit const memory_upcalls memory_up = {.gated = stream_gated_work, .zero = zero_device, .alive = device_alive};
+constinit const memory_upcalls memory_up = {.gated_last = stream_gated_last,
+					    .gated_posted = stream_gated_posted,
+					    .gated_await = stream_gated_await,
+					    .zero = zero_device,
+					    .alive = device_alive};
 constinit const queue_listener queue_up = {
 	.cancels_after = stream_cancels_after, .on_fault = stream_note_fault, .on_reset = streams_note_reset};
 

@@ -95,6 +95,29 @@ static void copies_of_registered_memory_are_asynchronous(void **)
 	WORKS(usdma_host_unregister(odd));
 }
 
+/* It waits for copies with the memory, however long another stream waits. */
+static void unregistration_beside_a_wait(void **)
+{
+	static constexpr size_t large = 16 << 20;
+	device dev;
+	stream s(dev), other(dev);
+	gate g(dev);
+	block plain(dev, kind::pageable, large), mem(dev, kind::device, large);
+
+	WORKS(usdma_fill_sync(dev, mem.data(), 0x61, 1, large, long_ms));
+	g.close(other);
+	for (int i = 0; i < 3; i++) {
+		memset(plain.data(), 0, large);
+		WORKS(usdma_host_register(plain.data(), large, 0));
+		WORKS(usdma_copy(s, plain.data(), mem.data(), large));
+		WORKS(usdma_host_unregister(plain.data()));
+		WORKS(usdma_stream_sync(s, long_ms));
+		assert_true(all_are(plain.data(), large, 0x61));
+	}
+	g.open();
+	WORKS(usdma_stream_sync(other, long_ms));
+}
+
 /* A copy that begins after the unregistration fails; the device does not access the memory. */
 static void unregistered_memory_is_not_accessed(void **)
 {
@@ -556,6 +579,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(freed_blocks_wait_for_their_work),
 		cmocka_unit_test(copies_of_registered_memory_are_asynchronous),
+		cmocka_unit_test(unregistration_beside_a_wait),
 		cmocka_unit_test(unregistered_memory_is_not_accessed),
 		cmocka_unit_test(destroy_waits_for_the_work),
 		cmocka_unit_test(signalled_fds),

@@ -18,7 +18,7 @@ constinit section_record section_none{.depth = 0};
 namespace {
 
 /* Spin first: a section takes well under a microsecond unless its thread is preempted. */
-constexpr unsigned spin_polls = 1000;
+constexpr unsigned spin_polls = 1000, few_polls = 30;
 constexpr u64 nap_ns = 50 * ns_per_us;
 
 struct record_list {
@@ -44,7 +44,8 @@ void leave_thread(void *arg)
 	std::lock_guard guard(records->lock);
 
 	leave_fork();
-	static_cast<section_record *>(arg)->taken = 0;
+	/* Release: the thread's last section was left before. */
+	store_release(&static_cast<section_record *>(arg)->taken, 0u);
 }
 
 void join_first()
@@ -98,9 +99,11 @@ section_record *join()
 		no_memory("a thread's section record");
 		return nullptr;
 	}
-	r->taken = 1;
+	store_relaxed(&r->taken, 1u);
 	if (!r->fences)
 		thread_here()->section = r;
+	/* Orders taken before what the section loads: see is_alone(). */
+	barrier_full();
 	return thread_here()->joined = r;
 }
 
@@ -154,6 +157,52 @@ void grace_wait()
 	for (const section_record *r = load_acquire(&records->all); r; r = r->next)
 		if (r != thread_here()->joined)
 			wait_outside(r);
+}
+
+/*
+ * No other thread uses sections. One that joins later executes a barrier after it has stored taken (join()): it sees
+ * what the caller has changed.
+ */
+static bool is_alone()
+{
+	barrier_full();
+	for (const section_record *r = load_acquire(&records->all); r; r = r->next)
+		if (r != thread_here()->joined && load_acquire(&r->taken))
+			return false;
+	return true;
+}
+
+void grace_begin()
+{
+	if (is_alone())
+		return;
+	barrier_or_wait();
+	for (section_record *r = load_acquire(&records->all); r; r = r->next) {
+		if (r == thread_here()->joined || !load_acquire(&r->depth))
+			continue;
+		r->seen = load_acquire(&r->passes);
+		r->waited = 1;
+	}
+}
+
+static bool has_left(const section_record *r)
+{
+	/* Acquire: as in wait_outside(). */
+	for (unsigned polls = 0; polls < few_polls; polls++, cpu_relax())
+		if (!load_acquire(&r->depth) || load_acquire(&r->passes) != r->seen)
+			return true;
+	return false;
+}
+
+bool grace_over()
+{
+	for (section_record *r = load_acquire(&records->all); r; r = r->next) {
+		if (r->waited && !has_left(r))
+			return false;
+		if (r->waited)
+			r->waited = 0;
+	}
+	return true;
 }
 
 } // namespace usdma::core

@@ -31,6 +31,8 @@ struct alignas(64) section_record {
 	u32 fences = 0; /* no membarrier: the reader uses full barriers (section_enter()) */
 	u32 taken = 0;  /* in use by a thread; under the list's lock */
 	u32 passes = 0; /* section_pass() */
+	u32 waited = 0; /* grace_over() waits for it; by the caller of that, as is the next */
+	u32 seen = 0;   /* passes at grace_begin() */
 	section_record *next = nullptr;
 };
 
@@ -80,6 +82,13 @@ void section_pass();
 
 /* Returns when every section entered before has been left. Must not be called inside one. */
 void grace_wait();
+
+/*
+ * The same without waiting: grace_over() is true once every section entered before grace_begin() has been left. One
+ * caller at a time.
+ */
+void grace_begin();
+bool grace_over();
 
 } // namespace usdma::core
 #pragma GCC visibility pop

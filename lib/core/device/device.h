@@ -50,9 +50,10 @@ struct alignas(64) hw_queue {
 	biased_lock lock;       /* protects the channel's ring and the queues of its streams */
 	u32 streams = 0;        /* streams that use it; under dev->lock */
 	bool exclusive = false; /* used by one stream: may block the ring in a WAIT */
-	u64 wait_seq = 0;       /* last WAIT posted: until then the ring may be blocked in a WAIT */
+	u64 wait_seq = 0;       /* last WAIT posted: until then the ring may be blocked in a WAIT; atomic */
 	dma::channel *ch = nullptr;
 	device *dev = nullptr;
+	hw_queue *next_open = nullptr;    /* of device::opened */
 	call_count calls;                 /* waits by callers that hold no stream of it */
 	hwq_counters *count = &own_count; /* relaxed, changed under the lock (wakes, sleeps and spins without it) */
 
@@ -71,23 +72,46 @@ struct alignas(64) hw_queue {
 	u64 mark[grace_most] = {}; /* see grace_batches; 0: passed; under memory_state::lock */
 	u32 polls = 0;             /* timing late: queries that found work incomplete; atomic */
 	hwq_counters own_count;    /* counters of a queue without a slot in the status page */
+
+	/* False: the lock, which is held during a recovery, was not free in time. */
+	bool lock_until(deadline until);
+};
+
+/* Deferred frees that wait for the same work of a device. */
+struct grace_batch {
+	u64 last = 0;        /* up to this free */
+	u64 after = 0;       /* the device's work behind gates up to this number must be in its rings; … */
+	bool marked = false; /* … it is: then they must complete hw_queue::mark */
 };
 
 /*
- * Deferred frees (lib/core/memory/reclaim.cpp) that the device's rings have passed, by their numbers. Batch i, counted
- * from `first`, waits for hw_queue::mark[slot(i)].
+ * Deferred frees (lib/core/memory/reclaim.cpp) whose earlier work on the device has ended, by their numbers; under
+ * memory_state::lock.
  */
 struct grace_batches {
-	u64 passed = 0;            /* up to this free */
-	u64 last[grace_most] = {}; /* last free of each batch */
+	u64 passed = 0; /* up to this free */
+	grace_batch batch[grace_most];
 	unsigned first = 0, n = 0;
+	hw_queue *blocked = nullptr;        /* the first batch waits for its mark */
+	u64 posted = 0;                     /* work behind gates up to here is in the rings; found out when … */
+	u64 seen_left = 0, seen_queued = 0; /* … gated_left and the latest number were these */
+	bool ended = false;                 /* memory_end() */
 
 	unsigned slot(unsigned i) const { return (first + i) % grace_most; }
-	u64 newest() const { return n ? last[slot(n - 1)] : passed; }
+	u64 newest() const { return n ? batch[slot(n - 1)].last : passed; }
 };
 
 class alignas(64) device {
 public:
+	/* Publishes an opened hardware queue; under lock. */
+	void add(unsigned i, std::unique_ptr<hw_queue> l)
+	{
+		l->next_open = opened;
+		/* Release: a reader of the list sees it initialized. */
+		store_release(&opened, l.get());
+		hw_queues[i] = std::move(l);
+	}
+
 	u64 alive = 0;    /* the handle */
 	call_count calls; /* calls in progress that hold no stream of it */
 	unsigned slot = 0;
@@ -97,16 +121,17 @@ public:
 	std::unique_ptr<dma::engine> eng;
 	std::vector<std::unique_ptr<hw_queue>> hw_queues; /* opened on demand */
 	std::mutex lock;                                  /* the list of hardware queues */
-	void *heap = nullptr;                             /* lib/core/memory: device_heap */
-	struct stream *idle = nullptr;                    /* unused internal streams for synchronous copies */
-	struct stream *timed_out = nullptr;               /* internal streams whose call timed out */
-	struct stream *orphaned = nullptr;                /* streams not destroyed when it was closed */
-	std::mutex idle_lock;                             /* idle, timed_out */
+	hw_queue *opened = nullptr;         /* the same by hw_queue::next_open, which only grows; atomic */
+	void *heap = nullptr;               /* lib/core/memory: device_heap */
+	struct stream *idle = nullptr;      /* unused internal streams for synchronous copies */
+	struct stream *timed_out = nullptr; /* internal streams whose call timed out */
+	struct stream *orphaned = nullptr;  /* streams not destroyed when it was closed */
+	std::mutex idle_lock;               /* idle, timed_out */
 	int dead = 0; /* an errno once the device is lost or hung: terminates every wait; atomic */
 	u64 opened_ns = 0;
 	u64 opening = 0;       /* number of this opening while its hardware queues are valid; atomic */
 	u64 closing = 0;       /* the same, from close until it has quiesced; atomic */
-	bool attached = false; /* until it has quiesced; under memory_state::lock, as is the next */
+	bool attached = false; /* until it has quiesced; under memory_state::lock */
 	grace_batches grace;
 	u64 lost_bit = 0;               /* in dma_range::mapped_by_lost; of a closed device that may still write */
 	device *next_closed = nullptr;  /* list in retire.cpp */

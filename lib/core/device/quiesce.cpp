@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Detects whether a lost device may still write. */
+/* Detects whether a lost device may still write; and a wait for a hardware queue's lock. */
 #include "lib/core/device/device.h"
 
 #include "driver/base/error.h"
@@ -23,6 +23,21 @@ int fail_lost(device *dev)
 {
 	store_relaxed(&dev->loss_reported, 1u);
 	return fail(ENODEV, "device %u (%s) was lost", dev->slot, dev->spec.c_str());
+}
+
+bool hw_queue::lock_until(deadline until)
+{
+	const timespec nap = {0, 20 * 1000};
+
+	for (unsigned tries = 0; !lock.try_lock(); tries++) {
+		if (until.passed())
+			return false;
+		if (tries < 200)
+			cpu_relax();
+		else
+			nanosleep(&nap, nullptr);
+	}
+	return true;
 }
 
 void device_quiesce(device *dev)

@@ -146,6 +146,18 @@ static int gate_check(void *arg)
 	return 1;
 }
 
+static bool gate_uses(const void *arg, const memory_use &use)
+{
+	const auto *g = static_cast<const file_group *>(arg);
+	const u64 at = reinterpret_cast<u64>(use.mem);
+
+	return std::any_of(g->items, g->items + g->n, [&](const operation &op) {
+		const u64 mem = reinterpret_cast<u64>(op.r.mem);
+
+		return mem < at + use.dma.size && at < mem + op.r.len;
+	});
+}
+
 static void gate_release(void *arg)
 {
 	auto *g = static_cast<file_group *>(arg);
@@ -166,7 +178,8 @@ int file_submit_all(stream *s, size_t n, file_requests request, const void *arg,
 	stream_outside_enter(s);
 	if (s->order)
 		race_record(s->order, &g->before);
-	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), nullptr, true)) {
+	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), nullptr, true,
+					      gate_uses)) {
 		const saved_error why;
 
 		stream_outside_leave(s);

@@ -19,6 +19,7 @@ namespace usdma::core {
 static constexpr u64 block_grain = 512;
 static constexpr u64 small_max = MiB; /* huge_first: up to here normal pages */
 static constexpr u64 grant_step = 64 * MiB;
+static constexpr u64 full_ms = 1000;        /* how long an allocation waits for deferred frees */
 static constexpr u64 least_part = 64 * MiB; /* least size to which take_addresses() shrinks the memory */
 
 static u64 slot_base(const device *dev)
@@ -203,14 +204,12 @@ static int block_by_policy(device *dev, u64 size, page_policy policy, u64 *out)
 	return block_get(dev, size, device_page, out);
 }
 
-/* *more: memory may become free without a free by the caller. */
-template <class F> static int take_now(const F &take, bool *more)
+template <class F> static int take_now(const F &take, bool reap)
 {
 	std::lock_guard guard(mem_state().lock);
 
 	deferred_run();
-	exports_reap(false);
-	*more = !mem_state().deferred.empty() || mem_state().exports_held;
+	exports_reap(reap);
 	return take();
 }
 
@@ -229,26 +228,59 @@ static int fail_full(device *dev, u64 size)
 		    dev->slot, ull(size), ull(free_of(h)), ull(h->size), ull(h->blocks.largest()));
 }
 
-/* Waits for deferred frees, and frees what other processes have unmapped. */
-static void drain()
+/*
+ * The first deferred free from which memory may come, after a nap. 0: there is none to wait for; it did not pass in a
+ * second before, and has not since.
+ */
+static u64 await_free(device *dev)
 {
-	if (load_relaxed(&mem_state().deferred_count))
-		deferred_drain();
+	const timespec nap = {0, 20 * 1000};
+	u64 first;
+	{
+		std::lock_guard guard(mem_state().lock);
+
+		first = deferred_first(dev);
+		if (first == ~u64(0) || first == heap_of(dev)->in_vain)
+			return 0;
+	}
+	nanosleep(&nap, nullptr);
+	return first;
+}
+
+static void note_in_vain(device *dev, u64 first)
+{
 	std::lock_guard guard(mem_state().lock);
-	deferred_run();
-	exports_reap(true);
+
+	heap_of(dev)->in_vain = first;
+}
+
+/* The heap is full: waits for deferred frees, and frees what other processes have unmapped. */
+template <class F> static int take_freed(device *dev, const F &take)
+{
+	const deadline until = deadline::in_ms(full_ms);
+	int err = take_now(take, true);
+
+	while (err == -ENOMEM) {
+		const u64 first = await_free(dev);
+
+		if (!first)
+			break;
+		if (until.passed()) {
+			note_in_vain(dev, first);
+			break;
+		}
+		err = take_now(take, false);
+	}
+	return err;
 }
 
 /* take(): gets size bytes, with mem_state().lock held; give(): gives them back after an error. */
 template <class F, class G> static int allocate(device *dev, u64 size, const u64 *offset, const F &take, const G &give)
 {
-	bool more;
-	int err = take_now(take, &more);
+	int err = take_now(take, false);
 
-	if (err == -ENOMEM && more && size <= heap_of(dev)->size) {
-		drain();
-		err = take_now(take, &more);
-	}
+	if (err == -ENOMEM && size <= heap_of(dev)->size)
+		err = take_freed(dev, take);
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
 	err = query_group(dev);
@@ -282,14 +314,9 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	return allocate(dev, size, &offset, take, [&] { device_free(*out); });
 }
 
-static void release_now(device *dev, u64 offset, const gated_work &before)
+static void release_now(device *dev, u64 offset)
 {
-	deferred_free item = {};
-
-	item.what = deferred_free::device_block;
-	item.dev = dev;
-	item.offset = offset;
-	deferred_add(item, before);
+	deferred_add({.what = deferred_free::device_block, .dev = dev, .offset = offset});
 }
 
 int device_free(u64 addr)
@@ -298,7 +325,6 @@ int device_free(u64 addr)
 
 	if (forked())
 		return fail_forked();
-	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
@@ -309,7 +335,7 @@ int device_free(u64 addr)
 	exports_close(dev, offset);
 	count_out(dev, h->blocks.size_at(offset), r->page_size > device_page);
 	region_remove(r);
-	release_now(dev, offset, before);
+	release_now(dev, offset);
 	return 0;
 }
 
@@ -369,7 +395,6 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 {
 	if (forked())
 		return;
-	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	device_heap *h = heap_of(dev);
 	const u64 bytes = h->blocks.size_at(offset);
@@ -380,7 +405,7 @@ void device_uncarve(device *dev, u64 offset, u64 size)
 	}
 	exports_close(dev, offset);
 	count_out(dev, bytes, is_huge(offset, bytes));
-	release_now(dev, offset, before);
+	release_now(dev, offset);
 }
 
 memory_view device_memory(device *dev)
@@ -484,7 +509,7 @@ int heap_attach(device *dev)
 }
 
 /* Removes the regions of blocks that were not freed. */
-void heap_detach(device *dev, const gated_work &before)
+void heap_detach(device *dev)
 {
 	const std::unique_ptr<device_heap> h(heap_of(dev));
 
@@ -503,10 +528,7 @@ void heap_detach(device *dev, const gated_work &before)
 		dev->is_mapped_by_lost = true;
 	if (!h->pool)
 		return;
-	deferred_free item = {};
-	item.what = deferred_free::whole_range;
-	item.sp = h->pool;
-	deferred_add(item, before);
+	deferred_add({.what = deferred_free::whole_range, .sp = h->pool});
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------- */

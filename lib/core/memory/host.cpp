@@ -296,7 +296,6 @@ int host_free(void *ptr)
 
 	if (is_other_process())
 		return fail_forked();
-	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
@@ -308,7 +307,7 @@ int host_free(void *ptr)
 	pinned_unregister_block(r->base, r->size);
 	pin_discharge(r->size, r->flags);
 	region_remove(r);
-	deferred_add(item, before);
+	deferred_add(item);
 	return 0;
 }
 

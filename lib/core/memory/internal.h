@@ -18,11 +18,10 @@
  * addresses (window.cpp), and a dma_range maps it into other devices at the first copy between them.
  *
  * Deferred frees. A free removes the region at once, so no new copy finds the memory; but requests in a ring,
- * or work behind a gate, may still use it. So reclaim.cpp numbers it: first all work that was queued behind
- * gates by then must have reached the rings, then each ring of a device in reach must have completed what was
- * posted by then, of which a batch of frees takes one snapshot. Until that, the block, the range or the IOVA is not
- * used again. Synchronisations, allocations and frees check the list. A device that was lost may write at any later
- * time: what it reaches is retained until it has quiesced (retire.h).
+ * or work behind a gate, may still use it. So reclaim.cpp puts it into a list, where it stays until that work has
+ * ended. Until then, the block, the range or the IOVA is not used again. Synchronisations, allocations and frees run
+ * the lists. A device that was lost may write at any later time: what it reaches is retained until it has quiesced
+ * (retire.h).
  */
 #pragma once
 
@@ -119,6 +118,7 @@ struct device_heap {
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
 	u64 held = 0;    /* bytes of freed blocks that other processes map */
 	u64 granted = 0; /* bytes of blocks that the control group was found to allow */
+	u64 in_vain = 0; /* a full heap waited for this deferred free as long as is allowed */
 	/* One byte per granule, 1: holds no data of another user; null: not tracked. Written under clean_lock. */
 	std::unique_ptr<u8[]> clean;
 	std::mutex clean_lock;
@@ -135,13 +135,20 @@ struct pinned_registration {
 
 /* Freed, but a device may still access it. */
 struct deferred_free {
-	enum { nothing, device_block, arena_block, whole_range, iova } what;
+	enum { device_block, arena_block, whole_range, iova } what;
 	device *dev = nullptr;
 	arena *from = nullptr;
 	dma_range *sp = nullptr;
 	u64 offset = 0;
-	u64 after = 0;  /* gated_work::last at the time of the free: that must reach the rings, … */
-	u64 serial = 0; /* … then grace_batches::passed this */
+	u64 serial = 0;
+	deferred_free *next = nullptr;
+};
+
+struct deferred_list {
+	deferred_free *first = nullptr, *last = nullptr;
+
+	void add(deferred_free *item);
+	deferred_free *take(); /* the first one: there is one */
 };
 
 /* A block of device memory that was exported. */
@@ -165,18 +172,29 @@ struct memory_state {
 	std::map<std::pair<const device *, u64>, exported_block> exports; /* by device and offset */
 	size_t exports_held = 0;                                          /* of them freed */
 	u64 reap_ns = 0;                                                  /* when to check those again */
-	std::vector<deferred_free> deferred;
-	size_t reserved = 0; /* number of blocks that may be freed: deferred has capacity for all, so that freeing needs
-				no memory */
-	size_t deferred_count = 0; /* atomic */
-	u64 last_serial = 0;       /* of the latest deferred free */
-	u64 queued_until = 0;      /* work behind gates before this free is in the rings */
+	/* By what may access them: the device of a slot, or [max_devices] all that are not isolated. */
+	deferred_list deferred[max_devices + 1];
+	deferred_list retained;          /* passed, but a lost device that is closed may still write there */
+	deferred_list spare;             /* one for each block that may be freed, so that freeing needs no memory */
+	size_t deferred_count = 0;       /* in deferred; atomic */
+	u64 last_serial = 0;             /* of the latest deferred free */
+	u64 graced = 0, grace_until = 0; /* the grace period of frees up to this has ended, or has begun */
+	/* For is_blocked(); atomic: all lists wait for this number in this ring, or for gated_left to change. */
+	hw_queue *blocked_by = nullptr;
+	u64 blocked_until = 0, blocked_gate = 0;
 };
 
 memory_state &mem_state();
 
 /* region.cpp */
 region *region_at(u64 base); /* the region that starts here */
+/* Until it is shown or removed it is not found, but its addresses are not free. */
+void region_hide(region *r);
+void region_show(region *r, mem_class cls);
+inline bool region_is_hidden(const region *r)
+{
+	return r->cls == mem_class::unregistered;
+}
 
 /* host.cpp */
 int pin_charge(u64 size, u32 *flags);
@@ -236,7 +254,7 @@ void device_put_block(device *dev, u64 offset);
 /* Counts a freed block as used, or no longer so, as other processes map it. */
 void device_count_held(device *dev, u64 offset, bool held);
 int heap_attach(device *dev);
-void heap_detach(device *dev, const gated_work &before);
+void heap_detach(device *dev);
 
 /* exports.cpp; under mem_state().lock */
 /* The block is freed by the caller: no new imports. */
@@ -253,15 +271,17 @@ int heap_track_clean(const device *dev, device_heap *h);
 /* Clears another user's data from a block before it is allocated. */
 int device_clean(device *dev, u64 offset, u64 size);
 
-/* reclaim.cpp; the first four under mem_state().lock, the others not */
-int deferred_reserve();                                          /* reserves a deferred free for a new block or pool */
-void deferred_unreserve(size_t n);                               /* returns n such reservations */
-void deferred_add(deferred_free item, const gated_work &before); /* frees it at once, or later */
+/* reclaim.cpp; under mem_state().lock */
+int deferred_reserve();                       /* reserves a deferred free for a new block or pool */
+void deferred_unreserve(size_t n);            /* returns n such reservations */
+void deferred_add(const deferred_free &what); /* frees it at once, or later; its region was removed */
 void deferred_run();
-/* Before a free, for deferred_add(): how much of the work behind gates is in the rings. */
-gated_work deferred_snapshot();
-/* Waits up to a second for the work in flight now. False: not ended. */
-bool deferred_drain();
+/* The number of the first deferred free that may release memory of the device; ~0: none. */
+u64 deferred_first(const device *dev);
+
+/* uses.cpp; without it */
+/* Waits until no device has work that uses the memory. False: timed out. */
+bool uses_await(const memory_use &use, u32 reach, deadline until);
 
 inline bool reaches(const device *dev, const dma_range *sp)
 {

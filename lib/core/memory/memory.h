@@ -173,15 +173,19 @@ const u64 *word_view(const void *addr);
 int peer_translate(device *dev, translation *p);
 
 /*
- * Locks: translate, host_alloc and host_register wait for no lock of another module. Functions that free,
- * unregister or reclaim read the streams' queues, as does a device allocation that finds the heap full: do not
- * call them under a hardware queue's lock or a lock that nests inside one.
+ * Locks: they wait for no lock of another module but the list of gated streams, which is held for short times only.
+ * host_unregister() takes locks of hardware queues, and all but translate() may wait for a device: see internal.h.
  */
 
 /* ---- for open.cpp -------------------------------------------------------------------------------- */
 
 /* Maps all pinned and registered memory into a device just opened; on error nothing stays mapped. */
 int memory_attach(device *dev);
+/*
+ * At close, with drained hardware queues: nothing is posted any more. A grace period later deferred frees, and
+ * unregistrations that are not counted in hw_queue::calls, do not use its channels.
+ */
+void memory_end(device *dev);
 /* Before close, with drained hardware queues: clears its memory for the next user, if so configured. */
 void memory_wipe(device *dev);
 /* At close: removes its heap's regions and unmaps all memory from it. */
@@ -204,17 +208,23 @@ void memory_reclaim();
 u32 host_generation(u32 host_reach); /* device::host_reach */
 void host_generation_renew(u32 host_reach);
 
-/* Work behind gates is numbered: the latest number, and that up to which all was posted or dropped. */
-struct gated_work {
-	u64 last, posted;
+/* Atomic: how often work behind gates went to a ring or was dropped, plus 1. */
+extern u64 gated_left;
 
-	bool all_posted() const { return posted >= last; }
+/* Host memory of the program, and its address in devices. */
+struct memory_use {
+	const void *mem;
+	dma::iova_range dma;
 };
 
 /* Functions of upper layers that this layer calls: lib/core/upcalls.cpp. */
 struct memory_upcalls {
-	/* Takes locks of hardware queues. */
-	gated_work (*gated)();
+	/* Work behind gates is numbered: the latest number. Takes no lock. */
+	u64 (*gated_last)();
+	/* All of the device's work up to this number was posted or dropped. Takes no lock but the list's. */
+	u64 (*gated_posted)(const device *dev);
+	/* Waits until no work behind a gate uses the memory. False: timed out. Takes locks of hardware queues. */
+	bool (*gated_await)(const memory_use &use, deadline until);
 	/* Zeroes device memory at a DMA address; synchronous. */
 	int (*zero)(device *dev, u64 dma, u64 len);
 	/* Checks the device. 0, or -errno if it is dead. */

@@ -2,158 +2,178 @@
 /*
  * Deferred frees: memory freed while a device may still access it is released once the work of that time has
  * ended. Attaching and detaching devices is here, too.
+ *
+ * Frees are numbered, and pass in this order, so only the first of each list is checked. A free has passed a device
+ * after three steps:
+ *
+ *	readers   each thread that may have found the memory before has left its read section, so that what it posted or
+ *	          queued is seen below (grace_over())
+ *	gates     the device's work that was queued behind gates by then is in its rings (stream::front)
+ *	rings     each ring has completed what was posted by then (channel::posted)
+ *
+ * No step takes the lock of a stream or a hardware queue. A batch of frees takes one snapshot for the last two steps.
  */
 #include "driver/base/grow.h"
+#include "lib/core/base/section.h"
 #include "lib/core/memory/internal.h"
 
 #include <algorithm>
+#include <new>
 
 namespace usdma::core {
-
-/* How long a failing allocation or an unregistration waits for work submitted before. */
-static constexpr u64 drain_ms = 1000, drain_step_us = 20;
-/* After a timeout, waits are short for some time. */
-static constexpr u64 short_drain_ms = 1, short_drain_period_ns = 10 * ns_per_s;
 
 /* Interval of checks of memory retained for lost devices. */
 static constexpr u64 retry_interval = 100 * ns_per_ms;
 
+u64 gated_left = 1;
+
 /* ---- work before a free ------------------------------------------------------------------------------- */
 
-/*
- * Takes the locks of streams' queues, so it is never done under mem_state().lock, nor by allocations, which upper
- * layers make under their own locks. The result holds for items that were deferred before.
- */
-gated_work deferred_snapshot()
+static void readers_step(memory_state &m)
+{
+	if (m.grace_until <= m.graced) {
+		m.grace_until = m.last_serial;
+		grace_begin();
+	}
+	if (grace_over())
+		m.graced = m.grace_until;
+}
+
+/* Those freed during a grace period need another one. */
+static void readers_advance()
 {
 	memory_state &m = mem_state();
-	m.lock.lock();
-	const u64 last = m.last_serial;
-	m.lock.unlock();
-	const gated_work w = memory_up.gated();
-	std::lock_guard guard(m.lock);
 
-	if (w.all_posted())
-		m.queued_until = std::max(m.queued_until, last);
-	auto at = std::upper_bound(m.deferred.begin(), m.deferred.end(), m.queued_until,
-				   [](u64 serial, const deferred_free &item) { return serial < item.serial; });
-	for (; at != m.deferred.end() && at->serial <= last && at->after <= w.posted; ++at)
-		m.queued_until = at->serial;
-	return w;
+	for (int i = 0; i < 2 && m.graced < m.last_serial; i++)
+		readers_step(m);
 }
 
-/*
- * Tries a hardware queue's lock for a short time: it protects posted, and the channel against closing. A
- * try-lock, as no lock may be waited for under mem_state().lock.
- */
-static std::unique_lock<biased_lock> try_queue(hw_queue *l)
+/* Read again only if something was queued, or has left a queue. */
+static bool gates_passed(device *dev, u64 after)
 {
-	static constexpr int tries = 200;
-	std::unique_lock held(l->lock, std::defer_lock);
+	grace_batches &g = dev->grace;
+	const u64 left = load_acquire(&gated_left), queued = memory_up.gated_last();
 
-	for (int i = 0; i < tries && !held.try_lock(); i++)
-		cpu_relax();
-	return held;
-}
-
-/* With the queue's lock held. */
-static void mark_set(hw_queue *l, unsigned at)
-{
-	if (l->ch)
-		l->mark[at] = dma::completed(l->ch) < l->ch->posted ? l->ch->posted : 0;
-	else
-		l->mark[at] = l->dev->lost(); /* closed while the device was lost: its work may still run */
-}
-
-/* False: lock contended. */
-static bool mark_take(hw_queue *l, unsigned at)
-{
-	const auto held = try_queue(l);
-
-	if (held)
-		mark_set(l, at);
-	return bool(held);
-}
-
-/* Includes later work. False: lock contended, or it has a WAIT, which may last for any time. */
-static bool mark_move(hw_queue *l, unsigned at)
-{
-	const auto held = try_queue(l);
-
-	if (!held || (l->ch && std::max(l->mark[at], dma::completed(l->ch)) < l->wait_seq))
-		return false;
-	mark_set(l, at);
-	return true;
-}
-
-static bool mark_passed(hw_queue *l, unsigned at)
-{
-	if (!l->mark[at])
-		return true;
-	const auto held = try_queue(l);
-
-	/* A closed channel has ended, unless its device was lost. */
-	if (held && (l->ch ? dma::completed(l->ch) >= l->mark[at] : !l->dev->lost()))
-		l->mark[at] = 0;
-	return !l->mark[at];
-}
-
-static bool all_marks(device *dev, unsigned at, bool (*fn)(hw_queue *l, unsigned at))
-{
-	const std::unique_lock opening(dev->lock, std::try_to_lock);
-
-	return opening && std::all_of(dev->hw_queues.begin(), dev->hw_queues.end(),
-				      [&](const auto &l) { return !l || fn(l.get(), at); });
-}
-
-/*
- * Adds the frees up to `until` to the newest batch, or makes it a new one. Not to the oldest, which would never pass if
- * work and frees go on, and not if earlier frees would then wait for a WAIT. Without a new batch they wait for one. A
- * mark that was moved in vain is harmless.
- */
-static void batch_take(grace_batches &g, device *dev, u64 until)
-{
-	const unsigned newest = g.slot(g.n - 1), next = g.slot(g.n);
-
-	if (g.n > 1 && all_marks(dev, newest, mark_move))
-		g.last[newest] = until;
-	else if (g.n < grace_most && all_marks(dev, next, mark_take))
-		g.last[next] = until, g.n++;
-}
-
-static void batches_pass(grace_batches &g, device *dev)
-{
-	for (; g.n && all_marks(dev, g.first, mark_passed); g.n--) {
-		g.passed = g.last[g.first];
-		g.first = g.slot(1);
+	if (left != g.seen_left || queued != g.seen_queued) {
+		g.posted = memory_up.gated_posted(dev);
+		g.seen_left = left;
+		g.seen_queued = queued;
 	}
+	return g.posted >= after;
 }
 
-/* A batch of frees waits for what the rings had at its last free. */
-static void device_advance(device *dev)
+template <class F> static hw_queue *find_queue(const device *dev, const F &is_it)
 {
-	const u64 until = mem_state().queued_until;
+	hw_queue *l = load_acquire(&dev->opened);
+
+	while (l && !is_it(l))
+		l = l->next_open;
+	return l;
+}
+
+/* What the readers posted is seen: they have left their sections. */
+static void marks_set(device *dev, unsigned at)
+{
+	find_queue(dev, [at](hw_queue *l) {
+		l->mark[at] = load_relaxed(&l->ch->posted);
+		return false;
+	});
+}
+
+/* False: a ring has a WAIT behind its mark, which may last for any time. */
+static bool marks_may_move(device *dev, unsigned at)
+{
+	return !find_queue(dev, [at](const hw_queue *l) {
+		return std::max(l->mark[at], dma::completed(l->ch)) < load_relaxed(&l->wait_seq);
+	});
+}
+
+static bool mark_passed(const hw_queue *l, unsigned at)
+{
+	return dma::completed(l->ch) >= l->mark[at];
+}
+
+static bool marks_passed(device *dev, unsigned at)
+{
 	grace_batches &g = dev->grace;
 
-	/* No request can write any more. */
-	if (dev->stopped()) {
+	if (!g.blocked || mark_passed(g.blocked, at))
+		g.blocked = find_queue(dev, [at](const hw_queue *l) { return !mark_passed(l, at); });
+	return !g.blocked;
+}
+
+/* The newest batch would not pass later than without the frees up to now. */
+static bool batch_may_grow(device *dev, u64 after)
+{
+	grace_batches &g = dev->grace;
+	const unsigned newest = g.slot(g.n - 1);
+
+	/* The oldest would never pass if work and frees go on. */
+	if (g.n < 2)
+		return false;
+	return g.batch[newest].marked ? gates_passed(dev, after) && marks_may_move(dev, newest) :
+					g.batch[newest].after == after;
+}
+
+/* Without a new batch the frees wait for one. */
+static void batch_take(device *dev, u64 until)
+{
+	grace_batches &g = dev->grace;
+	const u64 after = memory_up.gated_last();
+
+	if (batch_may_grow(dev, after))
+		g.batch[g.slot(g.n - 1)] = {until, after};
+	else if (g.n < grace_most)
+		g.batch[g.slot(g.n++)] = {until, after};
+}
+
+static bool batch_passed(device *dev, unsigned at)
+{
+	grace_batch &b = dev->grace.batch[at];
+
+	if (!b.marked && gates_passed(dev, b.after)) {
+		marks_set(dev, at);
+		b.marked = true;
+	}
+	return b.marked && marks_passed(dev, at);
+}
+
+static void batches_pass(device *dev)
+{
+	grace_batches &g = dev->grace;
+
+	for (; g.n && batch_passed(dev, g.first); g.n--) {
+		g.passed = g.batch[g.first].last;
+		g.first = g.slot(1);
+	}
+	/* The others take their marks as early as they can. */
+	for (unsigned i = 1; i < g.n; i++)
+		if (grace_batch &b = g.batch[g.slot(i)]; !b.marked && gates_passed(dev, b.after)) {
+			marks_set(dev, g.slot(i));
+			b.marked = true;
+		}
+}
+
+static void device_advance(device *dev)
+{
+	const u64 until = mem_state().graced;
+	grace_batches &g = dev->grace;
+
+	/* No request can write any more. A closed channel has ended, unless its device was lost. */
+	if (dev->stopped() || (g.ended && !dev->lost())) {
 		g.passed = until;
 		g.n = 0;
-		return;
 	}
-	batches_pass(g, dev);
+	if (g.ended || g.passed >= until)
+		return;
+	batches_pass(dev);
 	if (g.newest() < until) {
-		batch_take(g, dev, until);
-		batches_pass(g, dev);
+		batch_take(dev, until);
+		batches_pass(dev);
 	}
 }
 
-static void devices_advance()
-{
-	for (device *dev : mem_state().attached)
-		if (dev)
-			device_advance(dev);
-}
+/* ---- lists ---------------------------------------------------------------------------------------------- */
 
 /* The range through which devices access the item; nullptr: its own device only. */
 static const dma_range *reach_of(const deferred_free &item)
@@ -168,52 +188,72 @@ static const dma_range *reach_of(const deferred_free &item)
 	}
 }
 
-/* This device cannot access the item. */
-static bool is_apart(const deferred_free &item, const device *dev)
+/* The list of one device, if no other can access the item, or that of all which are not isolated. */
+static unsigned list_of(const deferred_free &item)
 {
-	if (item.what == deferred_free::device_block)
-		return dev != item.dev && (dev->isolated() || item.dev->isolated());
-	const dma_range *sp = reach_of(item);
-	return sp && !reaches(dev, sp);
+	if (item.what == deferred_free::device_block) {
+		const device_heap *h = heap_of(item.dev);
+
+		return item.dev->isolated() || !(h->pool || h->peer) ? item.dev->slot : max_devices;
+	}
+	const u32 reach = reach_of(item)->reach;
+	return reach & reach_common ? max_devices : unsigned(__builtin_ctz(reach));
 }
 
-/* No work submitted before the free can still run. */
-static bool passed(const deferred_free &item)
+static bool is_of_list(const device *dev, unsigned list)
 {
-	const dma_range *sp = reach_of(item);
-
-	return mem_state().queued_until >= item.serial && !(sp && sp->mapped_by_lost) &&
-	       std::all_of(std::begin(mem_state().attached), std::end(mem_state().attached), [&](const device *dev) {
-		       return !dev || dev->grace.passed >= item.serial || is_apart(item, dev);
-	       });
+	return list == max_devices ? !dev->isolated() : dev->slot == list;
 }
 
-/* ---- deferred frees ------------------------------------------------------------------------------------- */
+/* A device that may still have work submitted before the free; nullptr: none. */
+static const device *find_behind(unsigned list, u64 serial)
+{
+	for (const device *dev : mem_state().attached)
+		if (dev && is_of_list(dev, list) && dev->grace.passed < serial)
+			return dev;
+	return nullptr;
+}
+
+void deferred_list::add(deferred_free *item)
+{
+	item->next = nullptr;
+	(first ? last->next : first) = item;
+	last = item;
+}
+
+deferred_free *deferred_list::take()
+{
+	deferred_free *const item = first;
+
+	first = item->next;
+	return item;
+}
 
 int deferred_reserve()
 {
-	memory_state &m = mem_state();
-	static constexpr size_t few = 64;
+	auto *item = new (std::nothrow) deferred_free;
 
-	if (m.reserved == m.deferred.capacity() && !try_reserve(m.deferred, std::max(few, 2 * m.reserved)))
+	if (!item)
 		return no_memory("the list of deferred frees");
-	m.reserved++;
+	mem_state().spare.add(item);
 	return 0;
 }
 
 void deferred_unreserve(size_t n)
 {
-	mem_state().reserved -= n;
+	for (; n; n--)
+		delete mem_state().spare.take();
 }
 
-static void complete_free(const deferred_free &item)
+static void complete_free(deferred_free *done)
 {
+	const deferred_free item = *done;
+
+	mem_state().spare.add(done);
 	if (item.what == deferred_free::device_block && exports_hold(item.dev, item.offset))
 		return;
 	deferred_unreserve(1);
 	switch (item.what) {
-	case deferred_free::nothing:
-		break;
 	case deferred_free::device_block:
 		device_put_block(item.dev, item.offset);
 		break;
@@ -233,26 +273,107 @@ static void complete_free(const deferred_free &item)
 	}
 }
 
-static void deferred_changed()
+static bool is_written_by_lost(const deferred_free &item)
 {
-	store_relaxed(&mem_state().deferred_count, mem_state().deferred.size());
+	const dma_range *sp = reach_of(item);
+
+	return sp && sp->mapped_by_lost;
 }
 
-void deferred_add(deferred_free item, const gated_work &before)
+static void list_run(unsigned i)
+{
+	memory_state &m = mem_state();
+	deferred_list &list = m.deferred[i];
+
+	while (list.first && list.first->serial <= m.graced && !find_behind(i, list.first->serial)) {
+		deferred_free *const item = list.take();
+
+		store_relaxed(&m.deferred_count, m.deferred_count - 1);
+		/* Must not hold up the others. */
+		if (is_written_by_lost(*item))
+			m.retained.add(item);
+		else
+			complete_free(item);
+	}
+}
+
+/* ---- for calls that need not run the lists ---------------------------------------------------------------- */
+
+/* What all lists wait for, if that is one device. */
+static const device *find_blocker()
+{
+	const memory_state &m = mem_state();
+	const device *found = nullptr;
+
+	for (unsigned i = 0; i <= max_devices; i++) {
+		if (!m.deferred[i].first)
+			continue;
+		const device *dev = find_behind(i, m.deferred[i].first->serial);
+		if (!dev || (found && found != dev))
+			return nullptr;
+		found = dev;
+	}
+	return found;
+}
+
+static void note_blocker()
+{
+	memory_state &m = mem_state();
+	const device *dev = find_blocker();
+	hw_queue *l = nullptr;
+	u64 gate = 0;
+
+	if (dev && dev->grace.n && !dev->grace.ended) {
+		const unsigned first = dev->grace.first;
+
+		l = dev->grace.batch[first].marked ? dev->grace.blocked : nullptr;
+		gate = dev->grace.batch[first].marked ? 0 : dev->grace.seen_left;
+		store_relaxed(&m.blocked_until, l ? l->mark[first] : 0);
+	}
+	store_relaxed(&m.blocked_gate, gate);
+	/* Release: the channel was open. memory_end() clears it, a grace period before the channel is closed. */
+	store_release(&m.blocked_by, l);
+}
+
+/* Nothing has changed since the lists were run. A wrong answer delays the frees until the next call. */
+static bool is_blocked()
+{
+	const memory_state &m = mem_state();
+	const read_section in;
+	const hw_queue *l = in ? load_acquire(&m.blocked_by) : nullptr;
+
+	if (l)
+		return dma::completed(l->ch) < load_relaxed(&m.blocked_until) && !l->dev->lost();
+	return load_relaxed(&m.blocked_gate) == load_relaxed(&gated_left);
+}
+
+/* ---- deferred frees ------------------------------------------------------------------------------------- */
+
+static void lists_run()
 {
 	memory_state &m = mem_state();
 
-	item.after = before.last;
-	item.serial = ++m.last_serial;
-	if (before.all_posted() && m.queued_until == item.serial - 1)
-		m.queued_until = item.serial;
-	devices_advance();
-	if (passed(item)) {
-		complete_free(item);
+	if (!m.deferred_count)
 		return;
-	}
-	push_reserved(m.deferred, item);
-	deferred_changed();
+	readers_advance();
+	for (device *dev : m.attached)
+		if (dev)
+			device_advance(dev);
+	for (unsigned i = 0; i <= max_devices; i++)
+		list_run(i);
+	note_blocker();
+}
+
+void deferred_add(const deferred_free &what)
+{
+	memory_state &m = mem_state();
+	deferred_free *const item = m.spare.take();
+
+	*item = what;
+	item->serial = ++m.last_serial;
+	m.deferred[list_of(*item)].add(item);
+	store_relaxed(&m.deferred_count, m.deferred_count + 1);
+	lists_run();
 }
 
 void deferred_run()
@@ -263,96 +384,76 @@ void deferred_run()
 		ranges_quiesce();
 		m.retry_ns = now_ns() + retry_interval;
 	}
-	if (m.deferred.empty())
-		return;
-	devices_advance();
-	std::erase_if(m.deferred, [](const deferred_free &item) {
-		const bool over = passed(item);
+	lists_run();
+}
 
-		if (over)
-			complete_free(item);
-		return over;
-	});
-	deferred_changed();
+u64 deferred_first(const device *dev)
+{
+	const memory_state &m = mem_state();
+	u64 first = ~u64(0);
+
+	for (const deferred_list *list : {&m.deferred[dev->slot], &m.deferred[max_devices]})
+		first = list->first ? std::min(first, list->first->serial) : first;
+	return first;
+}
+
+/* Calls fn for each item, which is taken out if that returns true. */
+template <class F> static size_t list_filter(deferred_list *list, const F &fn)
+{
+	deferred_list all = *list;
+	size_t taken = 0;
+
+	*list = {};
+	while (all.first) {
+		deferred_free *const item = all.take();
+
+		if (fn(item))
+			taken++;
+		else
+			list->add(item);
+	}
+	return taken;
 }
 
 /* Drops the items of a device's heap. */
 static void deferred_forget(device *dev)
 {
-	std::erase_if(mem_state().deferred, [dev](const deferred_free &item) {
-		return item.what == deferred_free::device_block && item.dev == dev;
+	memory_state &m = mem_state();
+	const auto drop = [&](deferred_free *item) {
+		if (item->what != deferred_free::device_block || item->dev != dev)
+			return false;
+		m.spare.add(item);
+		return true;
+	};
+
+	for (unsigned list : {dev->slot, max_devices})
+		store_relaxed(&m.deferred_count, m.deferred_count - list_filter(&m.deferred[list], drop));
+	list_filter(&m.retained, drop);
+}
+
+/* A lost device has quiesced. */
+static void retained_run()
+{
+	deferred_list over;
+
+	list_filter(&mem_state().retained, [&](deferred_free *item) {
+		if (is_written_by_lost(*item))
+			return false;
+		over.add(item);
+		return true;
 	});
-	deferred_changed();
+	while (over.first)
+		complete_free(over.take());
 }
 
 void memory_reclaim()
 {
-	if (likely(!load_relaxed(&mem_state().deferred_count)))
+	if (likely(!load_relaxed(&mem_state().deferred_count)) || is_blocked())
 		return;
-	deferred_snapshot();
 	/* A holder of the lock allocates or frees, and reclaims by itself. */
 	std::unique_lock guard(mem_state().lock, std::try_to_lock);
 	if (guard.owns_lock())
 		deferred_run();
-}
-
-/* The list has no such item any more. *dead_end: it waits for lost devices only, which may never end. */
-static bool has_passed(u64 serial, bool *dead_end)
-{
-	memory_state &m = mem_state();
-	std::lock_guard guard(m.lock);
-
-	deferred_run();
-	const bool over = std::none_of(m.deferred.begin(), m.deferred.end(),
-				       [serial](const deferred_free &item) { return item.serial == serial; });
-	*dead_end = !over && m.queued_until >= serial &&
-		    std::all_of(std::begin(m.attached), std::end(m.attached), [serial](const device *dev) {
-			    return !dev || dev->grace.passed >= serial || dev->lost();
-		    });
-	return over;
-}
-
-/* Defers the free of nothing. 0: no memory. */
-static u64 nothing_add(const gated_work &before)
-{
-	std::lock_guard guard(mem_state().lock);
-
-	if (deferred_reserve())
-		return 0;
-	deferred_add({}, before);
-	return mem_state().last_serial;
-}
-
-static void nothing_remove(u64 serial)
-{
-	std::lock_guard guard(mem_state().lock);
-
-	deferred_unreserve(std::erase_if(mem_state().deferred,
-					 [serial](const deferred_free &item) { return item.serial == serial; }));
-	deferred_changed();
-}
-
-bool deferred_drain()
-{
-	static u64 last_timeout;
-	const u64 last = load_relaxed(&last_timeout);
-	const bool recent_timeout = last && now_ns() - last < short_drain_period_ns;
-	const deadline until = deadline::in_ms(recent_timeout ? short_drain_ms : drain_ms);
-	const u64 serial = nothing_add(deferred_snapshot());
-	bool dead_end = !serial;
-
-	while (!dead_end && !has_passed(serial, &dead_end)) {
-		if (until.passed()) {
-			store_relaxed(&last_timeout, now_ns());
-			dead_end = true;
-		} else if (!dead_end) {
-			usleep(drain_step_us);
-			deferred_snapshot();
-		}
-	}
-	if (dead_end)
-		nothing_remove(serial);
-	return !dead_end;
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
@@ -371,6 +472,7 @@ static void lost_bit_put(device *dev)
 	for (auto &[iova, sp] : m.ranges)
 		sp.mapped_by_lost &= ~bit;
 	m.lost_bits &= ~bit;
+	retained_run();
 	ranges_quiesce();
 }
 
@@ -409,16 +511,24 @@ int memory_attach(device *dev)
 	return why.again(err);
 }
 
+void memory_end(device *dev)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	dev->grace.ended = true;
+	store_release(&mem_state().blocked_by, nullptr);
+	store_relaxed(&mem_state().blocked_gate, u64(0));
+}
+
 void memory_detach(device *dev)
 {
 	memory_state &m = mem_state();
 
-	const gated_work before = deferred_snapshot();
 	std::lock_guard guard(m.lock);
 	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
 		return;
 	deferred_forget(dev);
-	heap_detach(dev, before);
+	heap_detach(dev);
 	unmap_device(dev);
 	deferred_run();
 }

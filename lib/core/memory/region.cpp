@@ -102,6 +102,12 @@ static const char *region_name(const region &r)
 						   "pinned memory";
 }
 
+static void add_check(const region &r)
+{
+	race_block_add(
+		{key_of(r), r.size, r.base, region_name(r), r.cls == mem_class::host, !is_empty(r), is_unguarded(r)});
+}
+
 void memory_check_free(const void *ptr)
 {
 	const translation p = race_on() ? translate(ptr) : translation();
@@ -140,8 +146,7 @@ int region_add(const region &from, region **out)
 	if (out)
 		*out = r;
 	if (race_on() && is_followed(from))
-		race_block_add({key_of(from), from.size, from.base, region_name(from), from.cls == mem_class::host,
-				!is_empty(from), is_unguarded(from)});
+		add_check(from);
 	return 0;
 }
 
@@ -151,10 +156,26 @@ void region_remove(region *r)
 
 	if (!load_acquire(&r->alive))
 		return;
-	if (race_on() && is_followed(*r))
+	if (race_on() && is_followed(*r) && !region_is_hidden(r))
 		race_block_remove(key_of(*r), r->size, r->base);
 	region_map->remove(r);
 	region_retire(r);
+}
+
+void region_hide(region *r)
+{
+	if (race_on() && is_followed(*r))
+		race_block_remove(key_of(*r), r->size, r->base);
+	store_release(reinterpret_cast<u8 *>(&r->cls), u8(mem_class::unregistered));
+	region_map->renew();
+}
+
+void region_show(region *r, mem_class cls)
+{
+	store_release(reinterpret_cast<u8 *>(&r->cls), u8(cls));
+	region_map->renew();
+	if (race_on() && is_followed(*r))
+		add_check(*r);
 }
 
 region *region_at(u64 addr)
@@ -254,7 +275,7 @@ translation translate_slow(u64 addr)
 		std::lock_guard guard(store->lock);
 		read_entry(addr, &l, &found);
 	}
-	if (!found)
+	if (!found || l.cls == mem_class::unregistered)
 		return nowhere(addr);
 	if (translation *own = own_entry(addr))
 		*own = l;

@@ -16,8 +16,11 @@
 
 namespace usdma::core {
 
-/* How long an unregistration waits for a lost device to quiesce, which takes milliseconds or never happens. */
-static constexpr u64 quiesce_ms = 1000;
+/*
+ * How long an unregistration waits: for a lost device to quiesce, which takes milliseconds or never happens, and for
+ * work that uses the memory.
+ */
+static constexpr u64 wait_ms = 1000;
 
 /* Linux 5.14 and newer support MADV_POPULATE_READ; probed on a valid page. */
 static bool populates()
@@ -196,7 +199,7 @@ static int find(void *ptr, region **out)
 {
 	region *r = region_at(reinterpret_cast<u64>(ptr));
 
-	if (!r || r->kind != region_kind::registered || r->flags & region_shared)
+	if (!r || r->kind != region_kind::registered || r->flags & region_shared || region_is_hidden(r))
 		return fail(ENOENT, "%p is not the start of registered memory", ptr);
 	*out = r;
 	return 0;
@@ -235,17 +238,16 @@ static int await_quiesced(void *ptr, deadline until)
 	return 0;
 }
 
-/* Removes the region: new copies treat it as pageable memory. */
-static int take_out(void *ptr, region *removed, dma_range **sp)
+/* New copies treat it as pageable memory. The region keeps its addresses, so that it can be restored. */
+static int take_out(void *ptr, region **out)
 {
 	std::lock_guard guard(mem_state().lock);
 	region *r = nullptr;
 
 	if (const int err = find(ptr, &r))
 		return err;
-	*removed = *r;
-	*sp = static_cast<dma_range *>(r->owner);
-	region_remove(r);
+	region_hide(r);
+	*out = r;
 	return 0;
 }
 
@@ -253,44 +255,39 @@ static int take_out(void *ptr, region *removed, dma_range **sp)
  * Unmaps it from all devices: copies in flight fail, and the IOVA is not reused before they have ended. If a
  * device does not release the memory, the registration is restored.
  */
-static int revoke(const region &removed, dma_range *sp)
+static int revoke(region *r)
 {
-	deferred_free item = {};
-	const gated_work before = deferred_snapshot();
+	auto *sp = static_cast<dma_range *>(r->owner);
 	std::lock_guard guard(mem_state().lock);
 
 	if (range_unmap_all(sp) || range_may_be_written(sp)) {
 		const saved_error why;
 
-		region_add(removed, nullptr); /* cannot fail: its slot was just freed */
 		range_restore(sp);
+		region_show(r, mem_class::host);
 		return why.again(-EBUSY);
 	}
+	pin_discharge(r->size, r->flags);
+	region_remove(r);
 	sp->dead = sp->is_deferred = true;
-	item.what = deferred_free::iova;
-	item.sp = sp;
-	deferred_add(item, before);
+	deferred_add({.what = deferred_free::iova, .sp = sp});
 	return 0;
 }
 
 static int unregister(void *ptr, deadline until)
 {
-	dma_range *sp = nullptr;
-	region removed;
+	region *r = nullptr;
 	int err = await_quiesced(ptr, until);
 
 	if (!err)
-		err = take_out(ptr, &removed, &sp);
+		err = take_out(ptr, &r);
 	if (err)
 		return err;
-	/* Wait for gates that read a word there. */
+	/* Wait for gates that read a word there, and for what readers post. */
 	grace_wait();
 	/* Let earlier work end first: after the return the caller owns the memory. */
-	deferred_drain();
-	err = revoke(removed, sp);
-	if (!err)
-		pin_discharge(removed.size, removed.flags);
-	return err;
+	uses_await({ptr, {r->base + r->delta, r->size}}, r->reach, until);
+	return revoke(r);
 }
 
 static bool take_out_pinned(void *ptr)
@@ -321,7 +318,7 @@ bool host_registration(const void *ptr, u64 *user)
 int host_unregister(void *ptr)
 {
 	const no_cancel scope;
-	const deadline until = deadline::in_ms(quiesce_ms);
+	const deadline until = deadline::in_ms(wait_ms);
 	int err;
 
 	if (is_other_process())

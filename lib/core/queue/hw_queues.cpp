@@ -57,7 +57,7 @@ static int hwq_open(device *dev, u32 i)
 	if (err)
 		return err;
 	join_line(dev, l.get());
-	dev->hw_queues[i] = std::move(l);
+	dev->add(i, std::move(l));
 	return 0;
 }
 
@@ -98,7 +98,6 @@ int hwq_get(device *dev, hw_queue **out)
 
 void hwq_close(hw_queue *l)
 {
-	/* Deferred frees take a null ch as the end of the channel's work. */
 	std::lock_guard guard(l->lock);
 
 	l->ch->ops->close(l->ch);

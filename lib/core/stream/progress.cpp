@@ -529,20 +529,55 @@ u64 progress_number()
 	return fetch_add_relaxed(&progress->tasks, 1) + 1;
 }
 
-gated_work stream_gated_work()
+u64 stream_gated_last()
+{
+	return load_acquire(&progress->tasks);
+}
+
+u64 stream_gated_posted(const device *dev)
+{
+	u64 posted = stream_gated_last();
+	std::lock_guard guard(progress->list_lock);
+
+	for (const listed &l : progress->gated)
+		if (l.s->dev == dev)
+			posted = std::min(posted, load_acquire(&l.s->front) - 1);
+	return posted;
+}
+
+static bool uses(const task &t, const memory_use &use)
+{
+	return t.kind == task_kind::request ? dma::may_access(t.req, use.dma) : t.uses && t.uses(t.arg, use);
+}
+
+/* The number of the last task that uses the memory; 0: none. */
+static u64 last_use(stream *s, const memory_use &use, deadline until)
 {
 	std::lock_guard scanning(progress->scan_lock);
-	gated_work w;
+	u64 last = 0;
 
-	w.last = w.posted = load_acquire(&progress->tasks);
+	if (!s->ln->lock_until(until))
+		return load_acquire(&s->front);
+	for (const queued *q = s->queue; q; q = q->next)
+		last = uses(q->t, use) ? q->t.number : last;
+	s->ln->lock.unlock();
+	return last;
+}
+
+bool stream_gated_await(const memory_use &use, deadline until)
+{
+	const timespec nap = {0, 50 * 1000};
+	bool over = true;
+
 	for (gated_streams all; stream *s = all.next();) {
-		s->ln->lock.lock();
-		if (s->queue)
-			w.posted = std::min(w.posted, s->queue->t.number - 1);
-		s->ln->lock.unlock();
+		const u64 last = last_use(s, use, until);
+
+		while (load_acquire(&s->front) <= last && !until.passed())
+			nanosleep(&nap, nullptr);
+		over &= load_acquire(&s->front) > last;
 		stream_unref(s);
 	}
-	return w;
+	return over;
 }
 
 } // namespace usdma::core

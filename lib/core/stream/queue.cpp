@@ -207,6 +207,9 @@ static void queue_pop(stream *s)
 	const queued *q = s->queue;
 
 	s->queue = q->next;
+	/* Release, as the next: a reader that sees it removed sees what it posted. */
+	store_release(&s->front, s->queue ? s->queue->t.number : ~u64(0));
+	fetch_add_release(&gated_left, 1);
 	delete q;
 }
 
@@ -233,6 +236,8 @@ void stream_drop_queue(stream *s)
 static void queue_append(stream *s, queued *q)
 {
 	q->t.number = progress_number();
+	if (!s->queue)
+		store_release(&s->front, q->t.number);
 	(s->queue ? s->queue_end->next : s->queue) = q;
 	s->queue_end = q;
 	store_relaxed(&s->gated, s->gated | gate_queue);
@@ -370,7 +375,7 @@ bool stream_advance(stream *s)
 /* ---- gates and calls -------------------------------------------------------------------------------- */
 
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen, bool kicked)
+		      const seen_word *seen, bool kicked, bool (*uses)(const void *arg, const memory_use &use))
 {
 	task t;
 
@@ -379,6 +384,7 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 	t.kind = task_kind::gate_check;
 	t.check = check;
 	t.release = release;
+	t.uses = uses;
 	t.arg = arg;
 	t.until = until;
 	t.kicked = kicked;

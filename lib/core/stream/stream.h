@@ -24,7 +24,7 @@ struct queued;
 struct stream;
 struct call_token;
 struct record;
-struct gated_work;
+struct memory_use;
 
 enum class fail_mode : u8 { go_on, stop };
 
@@ -69,6 +69,7 @@ struct alignas(64) stream {
 
 	u64 errors = 0;
 	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
+	u64 front = ~u64(0);                           /* the first one's number; ~0: none; atomic */
 	u32 outside = 0;                               /* see stream_outside_enter(); futex */
 	u32 has_error = 0;
 	u64 max_len = 0;                    /* longest request of the engine */
@@ -220,8 +221,10 @@ int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = n
  */
 int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
 
-/* How much of the work behind gates is in the rings; takes locks of hardware queues. */
-gated_work stream_gated_work();
+/* As memory_upcalls. */
+u64 stream_gated_last();
+u64 stream_gated_posted(const device *dev);
+bool stream_gated_await(const memory_use &use, deadline until);
 
 /* ---- gates and callbacks ---------------------------------------------------------------------------- */
 
@@ -235,11 +238,13 @@ int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 /*
  * For custom conditions (count notify): check(arg) is called until it returns true and has taken effect. check
  * and release run under the stream's lock: they must not wait, free memory or call into the library. kicked:
- * what makes it true calls progress_kick(), so that it is not polled.
+ * what makes it true calls progress_kick(), so that it is not polled. uses (or nullptr): it is for work that
+ * accesses the memory.
  */
 struct seen_word;
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen = nullptr, bool kicked = false);
+		      const seen_word *seen = nullptr, bool kicked = false,
+		      bool (*uses)(const void *arg, const memory_use &use) = nullptr);
 /* For the race check: the word that check waits for, which other streams write. Without it any may have been waited
  * for. */
 struct seen_word {

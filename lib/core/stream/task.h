@@ -31,13 +31,14 @@ struct task {
 	bool kicked = false;    /* gate_check: as stream_wait_check() */
 	bool by_device = false; /* gate_check: a device of this process may write what it polls */
 	bool delivered = false; /* call: delivered, not yet done */
-	u64 number = 0;         /* in gated_work */
+	u64 number = 0;         /* as stream_gated_last() */
 	deadline until = deadline::never();
 	dma::request req{};
 	record *rec = nullptr;                /* record, gate_event: a reference */
 	event *ev = nullptr;                  /* reset, gate_event: a reference */
 	int (*check)(void *arg) = nullptr;    /* gate_check: 1: met and taken effect; 0: not yet; -errno: never */
 	void (*release)(void *arg) = nullptr; /* gate_check: always called at its end */
+	bool (*uses)(const void *arg, const memory_use &use) = nullptr; /* gate_check: as stream_wait_check() */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
 	u64 by = 0;                      /* call: as stream_call() */
@@ -148,7 +149,7 @@ int record_wait(record *r, deadline until);
 
 /* ---- progress thread ------------------------------------------------------------------------------------------- */
 
-/* The number of a task that is queued next, for stream_gated_work(). */
+/* The number of a task that is queued next, for stream_gated_last(). */
 u64 progress_number();
 /* Lists a stream whose queue is not empty; with its hardware queue's lock held. Starts the thread on first use. */
 int progress_add(stream *s);

@@ -158,12 +158,17 @@ public:
 	}
 };
 
+/* Its last request that accesses host memory, and where. */
+struct fake_channel : dma::channel {
+	u64 use_seq, use_at;
+};
+
 /* A core device with this engine, and one hardware queue whose progress the test sets. */
 struct fake {
 	core::device dev;
 	dma::completion_record record = {};
 	dma::channel_ops ops = {};
-	dma::channel ch = {};
+	fake_channel ch = {};
 
 	fake(unsigned slot, u64 memory, bool isolated = false)
 	{
@@ -173,11 +178,18 @@ struct fake {
 		dev.spec = "fake";
 		dev.eng = std::make_unique<fake_engine>(memory);
 		dev.hw_queues.resize(4);
-		dev.hw_queues[1] = std::make_unique<core::hw_queue>();
-		dev.hw_queues[1]->dev = &dev;
+		auto l = std::make_unique<core::hw_queue>();
+		l->dev = &dev;
 		ch.ops = &ops;
 		ch.record = &record;
-		dev.hw_queues[1]->ch = &ch;
+		ops.last_use = [](const dma::channel *c, const dma::iova_range &where, u64 *seq) {
+			const auto *f = static_cast<const fake_channel *>(c);
+
+			*seq = f->use_seq;
+			return f->use_at - where.first < where.size && dma::completed(c) < f->use_seq;
+		};
+		l->ch = &ch;
+		dev.add(1, std::move(l));
 	}
 	fake_device &vfio() { return static_cast<fake_device &>(dev.eng->transport()); }
 	fake_engine &engine() { return static_cast<fake_engine &>(*dev.eng); }
@@ -185,7 +197,14 @@ struct fake {
 	{
 		std::lock_guard guard(dev.hw_queues[1]->lock);
 
-		ch.posted += n;
+		store_relaxed(&ch.posted, ch.posted + n);
+	}
+	/* Posts a request that accesses host memory. */
+	void post_use(u64 iova)
+	{
+		ch.use_at = iova;
+		ch.use_seq = ch.posted + 1;
+		post(1);
 	}
 	void complete() { store_release(&record.completed, ch.posted); }
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Freed memory that waits until no device can access it, and concurrent threads. */
 #include "tests/unit/core/memory_rig.h"
+#include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 
 #include <cstring>
@@ -9,7 +10,6 @@
 using namespace usdma;
 using namespace usdma::core;
 using test::attached;
-using test::epoch_done;
 using test::epoch_now;
 using test::fake;
 using test::on_device;
@@ -88,7 +88,7 @@ static void freed_behind_a_gate(void **)
 	assert_int_equal(f.vfio().count(), before);
 	f.post(3);
 	epoch_now++; /* later gates do not delay it */
-	epoch_done = gate;
+	test::open_gates(gate);
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before);
 	f.complete();
@@ -110,7 +110,7 @@ static void later_frees_do_not_delay_earlier_ones(void **)
 	before = f.vfio().count();
 	for (void *one : p) {
 		f.post(1);
-		l->wait_seq = f.ch.posted;
+		store_relaxed(&l->wait_seq, f.ch.posted);
 		assert_int_equal(host_free(one), 0);
 	}
 	for (u64 i = 1; i <= grace_most; i++) {
@@ -140,17 +140,14 @@ static void copies_join_a_batch(void **)
 	}
 	const u64 last = f.ch.posted;
 	f.post(1);
-	l->wait_seq = f.ch.posted;
+	store_relaxed(&l->wait_seq, f.ch.posted);
 	store_release(&f.record.completed, last);
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before - std::size(p));
 	f.complete();
 }
 
-/*
- * A free does not wait for the lock of a hardware queue, which the caller may hold: the memory stays among the
- * deferred frees.
- */
+/* Neither a free nor its end needs the lock of a hardware queue. */
 static void freed_under_a_queue_lock(void **)
 {
 	attached f(0);
@@ -158,17 +155,128 @@ static void freed_under_a_queue_lock(void **)
 	const size_t before = f.vfio().count();
 	core::hw_queue *l = f.dev.hw_queues[1].get();
 
+	f.post(1);
 	l->lock.lock();
 	assert_int_equal(host_free(p), 0);
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before);
+	f.complete();
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before - 1);
 	l->lock.unlock();
+}
+
+/* Work of a device delays no free of another device's memory that it was never given. */
+static void others_are_not_waited_for(void **)
+{
+	attached a(0), b(1);
+	const u64 d = on_device(b, MiB), e = on_device(a, MiB);
+
+	a.post(1);
+	assert_int_equal(device_free(e), 0);
+	assert_int_equal(device_free(d), 0);
+	assert_int_equal(mem_state().deferred_count, 1);
+	b.post(1);
+	a.complete();
+	memory_reclaim();
+	assert_int_equal(mem_state().deferred_count, 0);
+	b.complete();
+}
+
+/* However many frees wait, a call checks the first; one that need not run the lists takes no step at all. */
+static void many_frees_cost_nothing(void **)
+{
+	static constexpr unsigned count = 500;
+	attached f(0);
+	u64 d[count], again;
+
+	for (u64 &one : d)
+		one = on_device(f, 512);
 	f.post(1);
-	memory_reclaim(); /* reads the queue's position only now */
+	for (u64 one : d)
+		assert_int_equal(device_free(one), 0);
+	assert_int_equal(mem_state().deferred_count, count);
+	u64 before = test::gated_queries;
+	for (int i = 0; i < 100; i++)
+		memory_reclaim();
+	assert_int_equal(test::gated_queries, before);
+	assert_int_equal(device_alloc(&f.dev, 512, page_policy::normal_only, &again), 0);
+	assert_in_range(test::gated_queries - before, 0, 4);
+	f.complete();
+	memory_reclaim();
+	assert_int_equal(mem_state().deferred_count, 0);
+	assert_int_equal(device_free(again), 0);
+}
+
+/* A thread that has found the memory posts its request after the free: the memory is not reused before. */
+static void freed_while_a_reader_posts(void **)
+{
+	attached f(0);
+	void *p = pinned(2 * MiB);
+	const size_t before = f.vfio().count();
+	std::atomic<int> step = 0;
+	std::thread reader([&] {
+		{
+			const read_section in;
+
+			assert_true(translate(p).size);
+			step = 1;
+			while (step != 2)
+				std::this_thread::yield();
+			f.post(1);
+		}
+		step = 3;
+		while (step != 4)
+			std::this_thread::yield();
+	});
+
+	while (step != 1)
+		std::this_thread::yield();
+	assert_int_equal(host_free(p), 0);
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before);
+	step = 2;
+	while (step != 3)
+		std::this_thread::yield();
+	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before);
 	f.complete();
 	memory_reclaim();
 	assert_int_equal(f.vfio().count(), before - 1);
+	step = 4;
+	reader.join();
+}
+
+/* ---- unregistration ------------------------------------------------------------------------------------- */
+
+/* It waits for work that uses the memory, and for no other work, of whatever device. */
+static void unregistration_waits_for_its_users(void **)
+{
+	attached a(0), b(1);
+	u8 *mem = pages(1), *other = pages(1);
+	std::atomic<bool> used = true;
+	const u64 before = test::waits;
+
+	assert_int_equal(host_register(mem, 4096, 0), 0);
+	assert_int_equal(host_register(other, 4096, 0), 0);
+	a.post_use(translate(mem).dma + 4095);
+	b.post(1); /* never completes */
+	b.complete();
+	b.post(1);
+	assert_int_equal(host_unregister(other), 0);
+	assert_int_equal(test::waits, before);
+	std::thread device([&] {
+		std::this_thread::yield();
+		used = false;
+		a.complete();
+	});
+	assert_int_equal(host_unregister(mem), 0);
+	assert_false(used);
+	device.join();
+	b.complete();
+	memory_reclaim();
+	munmap(mem, 4096);
+	munmap(other, 4096);
 }
 
 /* An allocation waits for space that a deferred free releases. */
@@ -259,7 +367,7 @@ static void threads_race(void **)
 	a.complete();
 	b.complete();
 	memory_reclaim();
-	assert_int_equal(mem_state().deferred.size(), 0);
+	assert_int_equal(mem_state().deferred_count, 0);
 	assert_int_equal(device_heap_info(&a.dev).free, own_memory);
 	assert_int_equal(device_heap_info(&b.dev).free, own_memory);
 	assert_int_equal(host_free(shared), 0);
@@ -274,6 +382,10 @@ int main()
 		unit(later_frees_do_not_delay_earlier_ones),
 		unit(copies_join_a_batch),
 		unit(freed_under_a_queue_lock),
+		unit(others_are_not_waited_for),
+		unit(many_frees_cost_nothing),
+		unit(freed_while_a_reader_posts),
+		unit(unregistration_waits_for_its_users),
 		unit(alloc_waits_for_deferred_frees),
 		unit(detach_ends_deferred_frees),
 		unit(threads_race),

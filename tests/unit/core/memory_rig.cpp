@@ -9,7 +9,7 @@
 
 namespace usdma::test {
 
-std::atomic<u64> epoch_now{0}, epoch_done{0};
+std::atomic<u64> epoch_now{0}, epoch_done{0}, gated_queries{0}, waits{0};
 bool is_fork;
 int (*on_zero)(core::device *dev, u64 dma, u64 len);
 
@@ -71,8 +71,8 @@ int nothing_left(void **)
 		_exit(1);
 	}
 	core::memory_reclaim();
-	epoch_done = epoch_now.load();
-	return core::mem_state().deferred.empty() && core::mem_state().ranges.size() <= 1 ? 0 : -1;
+	open_gates(epoch_now);
+	return !core::mem_state().deferred_count && core::mem_state().ranges.size() <= 1 ? 0 : -1;
 }
 
 void plain_settings()
@@ -98,9 +98,26 @@ static int open(unsigned, device **)
 
 static void close(device *) {}
 
-static core::gated_work gated()
+static u64 gated_last()
 {
-	return {epoch_now, std::min<u64>(epoch_now, epoch_done)};
+	gated_queries++;
+	return epoch_now;
+}
+
+static u64 gated_posted(const device *)
+{
+	return std::min<u64>(epoch_now, epoch_done);
+}
+
+static bool gated_await(const core::memory_use &, deadline)
+{
+	return true;
+}
+
+void open_gates(u64 up_to)
+{
+	epoch_done = up_to;
+	fetch_add_release(&core::gated_left, 1);
 }
 
 static int zero(device *dev, u64 dma, u64 len)
@@ -110,6 +127,7 @@ static int zero(device *dev, u64 dma, u64 len)
 
 static int alive(device *dev)
 {
+	waits++;
 	return load_relaxed(&dev->dead) ? -ENODEV : 0;
 }
 
@@ -118,7 +136,11 @@ static int alive(device *dev)
 namespace usdma::core {
 
 constinit const device_upcalls device_up = {.open = test::open, .close = test::close};
-constinit const memory_upcalls memory_up = {.gated = test::gated, .zero = test::zero, .alive = test::alive};
+constinit const memory_upcalls memory_up = {.gated_last = test::gated_last,
+					    .gated_posted = test::gated_posted,
+					    .gated_await = test::gated_await,
+					    .zero = test::zero,
+					    .alive = test::alive};
 
 bool forked()
 {

@@ -18,6 +18,9 @@ namespace usdma::test {
 
 /* The stubs: the test sets the epochs of gated work, and whether this process is a fork. */
 extern std::atomic<u64> epoch_now, epoch_done;
+/* How often the stubs were called for gated work, and for a device during a wait. */
+extern std::atomic<u64> gated_queries, waits;
+void open_gates(u64 up_to);
 extern bool is_fork;
 /* Clears device memory; null: it is not cleared. */
 extern int (*on_zero)(core::device *dev, u64 dma, u64 len);

@@ -116,8 +116,10 @@ int sdma_engine::check_bars()
 			    static_cast<unsigned long long>(regs.size), limits_.channels);
 	if (int err = reg_read(*dev_, reg_max_len, &limits_.max_len); err < 0)
 		return err;
-	if (!limits_.max_len)
-		return fail(EPROTO, "the device reports a maximum transfer length of 0");
+	/* Fills and reductions are split at multiples of a word. */
+	if (limits_.max_len < sizeof(u64))
+		return fail(EPROTO, "the device reports a longest transfer of %llu bytes: less than a word of 8",
+			    static_cast<unsigned long long>(limits_.max_len));
 	if (!(hw_caps_ & hw_cap_memory))
 		return 0;
 	if (int err = reg_read(*dev_, reg_mem_size, &mem_size); err < 0)

@@ -64,6 +64,7 @@ static void probe_bad_registers(void **)
 		{sdma::reg_engines, 0, 4, -EPROTO},
 		{sdma::reg_engines, 9, 4, -EPROTO},
 		{sdma::reg_max_len, 0, 8, -EPROTO},
+		{sdma::reg_max_len, 7, 8, -EPROTO},
 		{sdma::reg_mem_size, 0, 8, -EPROTO},
 		{sdma::reg_mem_size, 4097, 8, -EPROTO},
 		{sdma::reg_mem_size, 2 * fake_sdma::mem_size, 8, -EPROTO},

@@ -8,7 +8,9 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 using namespace usdma::test;
 
@@ -354,6 +356,33 @@ static void log_callback(void **)
 	assert_string_not_equal(usdma_version(), "");
 }
 
+/* Eight synchronous copies at once, on a device that is slow enough: later streams have the channels. */
+static void synchronous_copies_keep_no_channel(void **)
+{
+	static constexpr unsigned threads = 8, kept = 2;
+	usdma_device_stats st = {};
+	usdma_device *dev;
+
+	st.struct_size = sizeof(st);
+	WORKS(usdma_open("sim:mem=16M:engines=1:channels=8:latency=10000", &dev));
+	{
+		block mem(dev, kind::device, threads), host(dev, kind::pinned, threads);
+		std::vector<std::thread> all;
+		std::atomic<int> failed = 0;
+
+		for (unsigned i = 0; i < threads; i++)
+			all.emplace_back([&, i] {
+				failed += usdma_copy_sync(dev, mem.data() + i, host.data() + i, 1, long_ms) != 0;
+			});
+		for (std::thread &t : all)
+			t.join();
+		assert_int_equal(failed, 0);
+		WORKS(usdma_device_get_stats(dev, &st));
+		assert_in_range(st.streams, 0, kept);
+	}
+	WORKS(usdma_close(dev));
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -367,6 +396,7 @@ int main()
 		cmocka_unit_test(calls_run_between_copies),
 		cmocka_unit_test(values_and_reductions),
 		cmocka_unit_test(elapsed_time),
+		cmocka_unit_test(synchronous_copies_keep_no_channel),
 		cmocka_unit_test(log_callback),
 	};
 

@@ -117,13 +117,20 @@ staging::~staging()
 
 /* ---- streams ---------------------------------------------------------------------------------------- */
 
-/* A stream whose call timed out and whose work has ended since; with idle_lock held. */
+static bool is_idle(const stream *s)
+{
+	return !stream_is_gated(s) && hwq_done(s->ln, s->last);
+}
+
+/* A stream whose call timed out and whose work has ended since. */
 static stream *take_timed_out(device *dev)
 {
+	std::lock_guard guard(dev->idle_lock);
+
 	for (stream **at = &dev->timed_out; *at; at = &(*at)->next_idle) {
 		stream *s = *at;
 
-		if (stream_is_gated(s) || !hwq_done(s->ln, s->last))
+		if (!is_idle(s))
 			continue;
 		*at = s->next_idle;
 		store_relaxed(&s->timed_out, 0u);
@@ -132,12 +139,32 @@ static stream *take_timed_out(device *dev)
 	return nullptr;
 }
 
+/* False: it is not kept for a later call, as it has an exclusive channel, or two others are kept. */
+static bool keep_stream(device *dev, stream *s)
+{
+	const bool idle = is_idle(s);
+	std::lock_guard guard(dev->idle_lock);
+	stream *&list = idle ? dev->idle : dev->timed_out;
+
+	if (idle && (s->ln->exclusive || (list && list->next_idle)))
+		return false;
+	store_relaxed(&s->timed_out, u32(!idle));
+	s->next_idle = std::exchange(list, s);
+	return true;
+}
+
+static void put_stream(device *dev, stream *s)
+{
+	if (!keep_stream(dev, s))
+		stream_give_back(s);
+}
+
 static stream *take_idle(device *dev)
 {
+	while (stream *s = take_timed_out(dev))
+		put_stream(dev, s);
 	std::lock_guard guard(dev->idle_lock);
-	stream *s = dev->idle ? std::exchange(dev->idle, dev->idle->next_idle) : take_timed_out(dev);
-
-	return s;
+	return dev->idle ? std::exchange(dev->idle, dev->idle->next_idle) : nullptr;
 }
 
 internal_stream::internal_stream(unsigned slot, deadline until) : dev_(slot)
@@ -163,14 +190,8 @@ internal_stream::internal_stream(unsigned slot, deadline until) : dev_(slot)
 
 internal_stream::~internal_stream()
 {
-	if (s_) {
-		const bool idle = !stream_is_gated(s_) && hwq_done(s_->ln, s_->last);
-		std::lock_guard guard(dev_->idle_lock);
-		stream *&list = idle ? dev_->idle : dev_->timed_out;
-
-		store_relaxed(&s_->timed_out, u32(!idle));
-		s_->next_idle = std::exchange(list, s_);
-	}
+	if (s_)
+		put_stream(dev_.get(), s_);
 }
 
 } // namespace usdma::core

@@ -61,29 +61,52 @@ static int hwq_open(device *dev, u32 i)
 	return 0;
 }
 
-static u32 hwq_choose(device *dev)
+static u32 users_of(const device *dev, u32 i)
 {
-	const u32 shared = shared_from(dev), n = u32(dev->hw_queues.size());
-	u32 best = shared;
+	return dev->hw_queues[i] ? dev->hw_queues[i]->streams : 0;
+}
 
-	for (u32 i = 0; i < shared; i++)
-		if (!dev->hw_queues[i] || !dev->hw_queues[i]->streams)
-			return i;
-	for (u32 i = shared; i < n; i++) {
-		const u32 users = dev->hw_queues[i] ? dev->hw_queues[i]->streams : 0;
+/* The first unused exclusive channel, and how many there are. */
+static u32 count_unused(const device *dev, u32 *first)
+{
+	u32 n = 0;
 
-		if (!users)
-			return i;
-		if (users < dev->hw_queues[best]->streams)
+	for (u32 i = shared_from(dev); i-- > 0;)
+		if (!users_of(dev, i)) {
+			*first = i;
+			n++;
+		}
+	return n;
+}
+
+static u32 least_used(const device *dev)
+{
+	u32 best = shared_from(dev);
+
+	for (u32 i = best; i < dev->hw_queues.size(); i++)
+		if (users_of(dev, i) < users_of(dev, best))
 			best = i;
-	}
 	return best;
 }
 
-int hwq_get(device *dev, hw_queue **out)
+/*
+ * Exclusive channels are for the program's streams. A synchronous copy borrows one if it would have to share, while most
+ * of them are unused.
+ */
+static u32 hwq_choose(const device *dev, bool internal)
+{
+	u32 exclusive = 0;
+	const u32 n = count_unused(dev, &exclusive), shared = least_used(dev);
+
+	if (internal)
+		return users_of(dev, shared) && 2 * n > shared_from(dev) ? exclusive : shared;
+	return n ? exclusive : shared;
+}
+
+int hwq_get(device *dev, bool internal, hw_queue **out)
 {
 	std::lock_guard guard(dev->lock);
-	const u32 i = hwq_choose(dev);
+	const u32 i = hwq_choose(dev, internal);
 
 	if (!dev->hw_queues[i]) {
 		const int err = hwq_open(dev, i);

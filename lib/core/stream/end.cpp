@@ -46,6 +46,12 @@ static void stream_end(stream *s)
 	stream_unref(s);
 }
 
+void stream_give_back(stream *s)
+{
+	handle_end(s, stream_handle(s));
+	stream_end(s);
+}
+
 /*
  * Held to end a handle. A thread that destroys a stream needs no read section, for which there may be no memory: it is
  * counted in its device before the close of that takes the rest.

@@ -26,7 +26,7 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s = all_streams->get();
 	if (!s)
 		return all_streams->fail_full(ENOSPC, "streams");
-	err = hwq_get(dev, &s->ln);
+	err = hwq_get(dev, opt.internal, &s->ln);
 	if (err) {
 		all_streams->put(s);
 		return err;

@@ -138,6 +138,8 @@ inline int stream_destroy_force(stream *s)
 {
 	return stream_destroy_force(stream_handle(s));
 }
+/* Ends an internal stream whose work has ended: nobody has its handle. */
+void stream_give_back(stream *s);
 wait_mode stream_wait_mode(const stream *s);
 /*
  * A stream that is being captured accepts no work: what would be submitted fails with -EINPROGRESS after all checks of

@@ -1454,7 +1454,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy(void *dst, size_t destMax, const void *
  * copies, and returns when done.  kind HOST_TO_BUF_TO_DEVICE: src is read before it returns.  100000:
  * NULL, or kind not 0 ... 5; 107000: count > destMax, a kind that does not fit the classes, or a range
  * that extends beyond its block; 507899: a device address that is not allocated; 207000: both sides host
- * memory; the stream's codes; an error of the stream where it has to wait.
+ * memory; the stream's codes.  An earlier failure of the stream is left to its next synchronisation, also
+ * where the copy waits for the stream.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count,
 					      aclrtMemcpyKind kind, aclrtStream stream);

@@ -22,7 +22,9 @@
  * - No call is a cancellation point: a thread that is cancelled (pthread_cancel) during a call
  *   completes the call first.
  * - An error of a stream's work stays pending in that stream until a call that is documented to
- *   take it does so. Calls on other streams or on the device do not take it.
+ *   take it does so. Calls on other streams or on the device do not take it, nor do calls that
+ *   submit work, or wait for earlier work before they copy: these are made all the same, unless the
+ *   stream has stopped (USDMA_FAIL_STOP) or was aborted.
  * - Sizes and lengths are bytes; the names of times state their unit (ms, ns). A timeout of -1
  *   means no limit (a device that makes no progress still ends the wait, after USDMA_HANG_MS), a
  *   timeout of 0 polls. After -ETIMEDOUT the work is still in flight, and its memory still in use.
@@ -417,8 +419,9 @@ USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), voi
  *   -EFAULT     a device address that is not allocated, or a range that extends beyond its block
  *   -ENODEV     also: memory of another device, which was lost
  *   -ECANCELED  the stream was aborted
- * and for unregistered memory those of usdma_stream_sync, because the call waits. If the ring is full the call
- * waits for a free slot; that is not an error.
+ * and for unregistered memory those of its own transfer. An earlier failure of the stream stays pending for its next
+ * sync, and the copy is made, also if the call waits for the earlier work first. If the ring is full the call waits
+ * for a free slot; that is not an error.
  */
 USDMA_API int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len);
 

@@ -294,8 +294,8 @@ aclError capture_allows_pageable(const char *call, stream_guard &s)
 			     "ordinary host memory cannot be captured: it must be pinned");
 	if (likely(!load_relaxed(&open_captures)) || !forbidden())
 		return ACL_SUCCESS;
-	if (const int err = core::stream_sync(s, deadline::never()))
-		return task_failed(call, s, s->id, err);
+	if (const int err = core::sync_before(s, deadline::never()))
+		return core_fault(call, err, at::submit);
 	return fault(call, ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC,
 		     "a copy of ordinary host memory is synchronous, which a capture forbids in this thread");
 }

@@ -103,11 +103,10 @@ static aclError memcpy_pageable(const char *call, stream_guard &s, const core::e
 		return ACL_SUCCESS;
 	if (kind == ACL_MEMCPY_DEVICE_TO_DEVICE && owner_of(s) != current_now())
 		return foreign_stream(call, s);
-	err = core::stream_sync(s, deadline::never());
-	if (err)
-		return task_failed(call, s, s->id, err);
+	err = core::sync_before(s, deadline::never());
 	/* Looked up again: what ran meanwhile may have mapped other memory there. */
-	err = core::copy_sync(s->dev, dst, src, count, deadline::never());
+	if (!err)
+		err = core::copy_sync(s->dev, dst, src, count, deadline::never());
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
 

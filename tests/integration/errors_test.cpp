@@ -85,6 +85,49 @@ static void copy_sync_clears_no_failure(void **)
 	GOOD(usdma_stream_sync(a, long_ms));
 }
 
+/* Copies that wait for the stream's earlier work are made, and leave its failure for the stream's next wait. */
+static void copies_that_wait_take_no_failure(void **)
+{
+	bench b;
+	stream a(b.dev);
+	const usdma_copy_item item = {b.mem.data(), b.plain.data(), size};
+	const usdma_copy_rect rect = {b.mem.data(), size / 4, b.plain.data(), size / 4, size / 8, 4};
+
+	for (unsigned char i = 0; i < 4; i++) {
+		b.fail_on({a});
+		memset(b.plain.data(), i + 1, size);
+		if (i == 0)
+			WORKS(usdma_copy(a, b.mem.data(), b.plain.data(), size));
+		else if (i == 1)
+			WORKS(usdma_copy_batch(a, &item, 1, nullptr));
+		else if (i == 2)
+			WORKS(usdma_copy_2d(a, &rect));
+		else
+			WORKS(usdma_copy(a, b.plain.data(), b.mem.data(), size));
+		WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), size, long_ms));
+		assert_int_equal(b.plain.data()[0], std::min(i + 1, 3));
+		assert_int_equal(usdma_stream_sync(a, long_ms), -EIO);
+		GOOD(usdma_stream_sync(a, long_ms));
+	}
+}
+
+/* Nothing is copied in a stream that has stopped. */
+static void copies_that_wait_in_a_stopped_stream(void **)
+{
+	bench b;
+	usdma_stream *s;
+
+	WORKS(usdma_stream_create(b.dev, nullptr, &s));
+	WORKS(usdma_stream_set_fail_mode(s, USDMA_FAIL_STOP));
+	WORKS(usdma_fill_sync(b.dev, b.mem.data(), 7, 1, size, long_ms));
+	b.fail_on({s});
+	memset(b.plain.data(), 1, size);
+	assert_int_equal(usdma_copy(s, b.mem.data(), b.plain.data(), size), -EIO);
+	WORKS(usdma_copy_sync(b.dev, b.plain.data(), b.mem.data(), size, long_ms));
+	assert_true(all_are(b.plain.data(), size, 7));
+	assert_int_equal(usdma_stream_destroy(s), -EIO);
+}
+
 static usdma_stream *failed_stream(bench &b)
 {
 	usdma_stream *s;
@@ -286,6 +329,8 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(device_sync_clears_no_failure),
 		cmocka_unit_test(copy_sync_clears_no_failure),
+		cmocka_unit_test(copies_that_wait_take_no_failure),
+		cmocka_unit_test(copies_that_wait_in_a_stopped_stream),
 		cmocka_unit_test(destroy_returns_an_unreported_failure),
 		cmocka_unit_test(destroy_waits_for_the_failure),
 		cmocka_unit_test(each_stream_reports_its_own_failure),

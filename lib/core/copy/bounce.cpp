@@ -315,8 +315,9 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 
 int sync_before(stream *s, deadline until)
 {
-	const int err = stream_is_captured(s) ? 0 : stream_sync(s, until);
+	const int err = stream_is_captured(s) ? 0 : stream_wait(s, until);
 
+	memory_reclaim();
 	return err ? err : stream_refuses(s);
 }
 

@@ -58,6 +58,11 @@ int copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len,
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Copies on an internal stream of the device and waits for it; does not wait for other streams. */
 int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until);
+/*
+ * Before a copy that is synchronous: waits for the stream's work. An error of that stays pending, for the stream's next
+ * wait; only a stream that accepts no work is an error.
+ */
+int sync_before(stream *s, deadline until);
 /* Reads src before it returns (staged in pinned memory), then asynchronous. dst: device memory. */
 int copy_staged(stream *s, void *dst, const void *src, u64 len);
 

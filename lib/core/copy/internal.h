@@ -17,8 +17,6 @@ namespace usdma::core {
  * by the engine.
  */
 int copy_pageable(stream *s, void *dst, const void *src, u64 len);
-/* Before a copy that is synchronous: waits for the stream's work. */
-int sync_before(stream *s, deadline until);
 /* A rectangle that needs more than one request. Waits for the stream; synchronous. */
 int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline until);
 

@@ -432,7 +432,7 @@ static void test_failed_task(void **)
 	}
 }
 
-/* Without a registered callback; a later pageable copy reports the failure. */
+/* Without a registered callback; a later pageable copy is made, and leaves the failure to the stream's next wait. */
 static void test_failed_before_copy(void **)
 {
 	bench b(failing);
@@ -440,8 +440,11 @@ static void test_failed_before_copy(void **)
 
 	exceptions = 0;
 	b.set(0, 1);
-	assert_int_equal(aclrtMemcpyAsync(b.mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, b.s), 507013);
+	memset(heap, 5, sizeof(heap));
 	GOOD(aclrtMemcpyAsync(b.mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, b.s));
+	assert_int_equal(b.first_byte(0), 5);
+	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+	GOOD(aclrtSynchronizeStream(b.s));
 	assert_int_equal(exceptions.load(), 0);
 }
 

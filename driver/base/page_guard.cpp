@@ -96,19 +96,61 @@ static void pass_on(struct sigaction &to, int sig, siginfo_t *info, void *contex
 	call(now, sig, info, context);
 }
 
+/* Addresses of programs have at most so many bits; a handler may see them without those above. */
+static constexpr u64 address_mask = (u64(1) << 56) - 1;
+/* From here on an access may raise a signal that does not say where (x86: not canonical). */
+static constexpr u64 nowhere_from = u64(1) << 47;
+
+static u64 address_of(const void *p)
+{
+	return reinterpret_cast<u64>(p);
+}
+
+/* grain: the signal is for as many bytes around the address. */
+static bool is_in(const guarded_range &r, const void *at, u64 grain)
+{
+	const u64 first = address_of(at) & ~(grain - 1), begin = address_of(r.at);
+
+	return r.len && (((first - begin) & address_mask) < r.len || ((begin - first) & address_mask) < grain);
+}
+
+static bool ends_nowhere(const guarded_range &r)
+{
+	return r.len && address_of(r.at) + r.len > nowhere_from;
+}
+
+/* The fault is one of the guarded access. */
+static bool covers(const page_guard &g, const siginfo_t *info)
+{
+	const u64 grain = info->si_signo == SIGBUS && info->si_code == BUS_MCEERR_AR ? u64(1) << info->si_addr_lsb : 1;
+
+	if (!g.of[0].len && !g.of[1].len)
+		return true;
+	if (info->si_code == SI_KERNEL)
+		return ends_nowhere(g.of[0]) || ends_nowhere(g.of[1]);
+	return is_in(g.of[0], info->si_addr, grain) || is_in(g.of[1], info->si_addr, grain);
+}
+
+static page_guard *guard_of(const siginfo_t *info)
+{
+	page_guard *const g = info->si_code > 0 && info->si_code != BUS_MCEERR_AO ? innermost() : nullptr;
+
+	return g && g->armed && covers(*g, info) ? g : nullptr;
+}
+
 template <unsigned nth> static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	const int err = errno;
-	page_guard *const g = info->si_code > 0 && info->si_code != BUS_MCEERR_AO ? innermost() : nullptr;
+	page_guard *const g = guard_of(info);
 	const protected_page first = sig == SIGSEGV && info->si_code == SEGV_ACCERR ?
 					     load_acquire(&state->on_protected) :
 					     nullptr;
 
-	if (first && first(info->si_addr, context, g && g->armed)) {
+	if (first && first(info->si_addr, context, g)) {
 		errno = err;
 		return;
 	}
-	if (g && g->armed) {
+	if (g) {
 		g->armed = 0;
 		g->address = info->si_addr;
 		/* ThreadSanitizer calls handlers with all signals blocked: restore the mask of the interrupted code. */

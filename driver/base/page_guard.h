@@ -3,7 +3,8 @@
  * The program may truncate, unmap or protect memory while the library accesses it; the access then raises SIGSEGV or
  * SIGBUS.  Inside a guard, the access is aborted by siglongjmp() and the guard holds the faulting address.
  *
- * Entering a guard makes no system call.  Signals outside of a guard are passed to the program's handlers.
+ * Entering a guard makes no system call.  Signals outside of a guard are passed to the program's handlers, as are those
+ * for other memory than the guard's: a handler of another signal, which has interrupted the access, may probe memory.
  */
 #pragma once
 
@@ -11,14 +12,30 @@
 
 #include <csetjmp>
 #include <csignal>
+#include <type_traits>
 
 namespace usdma {
+
+struct guarded_range {
+	const void *at = nullptr;
+	u64 len = 0;
+};
 
 struct page_guard {
 	sigjmp_buf resume;
 	volatile sig_atomic_t armed = 0;
 	void *volatile address = nullptr; /* after a jump to resume: the faulting address */
 	page_guard *outer = nullptr;
+	/* What is accessed; both empty: anything, by a thread that blocks signals. */
+	guarded_range of[2] = {};
+
+	void cover(guarded_range a, guarded_range b)
+	{
+		of[0] = a;
+		of[1] = b;
+		/* The handler reads them, in the same thread: stored before the accesses. */
+		asm volatile("" ::: "memory");
+	}
 };
 
 /*
@@ -40,8 +57,12 @@ void page_guard_on_protected(protected_page f);
 void page_guard_enter(page_guard *g);
 void page_guard_leave(page_guard *g);
 
-/* Runs f, which must not own anything that a destructor releases.  False: it faulted at *bad and was aborted. */
-template <class F> [[gnu::noinline]] bool page_guarded(const F &f, const void **bad)
+/*
+ * Runs f(guard), which accesses a and b, or what it has the guard cover before each access.  It must not own anything
+ * that a destructor releases.  False: it faulted at *bad and was aborted.
+ */
+template <class F>
+[[gnu::noinline]] bool page_guarded(guarded_range a, guarded_range b, const F &f, const void **bad)
 {
 	page_guard g;
 
@@ -51,8 +72,12 @@ template <class F> [[gnu::noinline]] bool page_guarded(const F &f, const void **
 		return false;
 	}
 	page_guard_enter(&g);
+	g.cover(a, b);
 	g.armed = 1;
-	f();
+	if constexpr (std::is_invocable_v<F, page_guard &>)
+		f(g);
+	else
+		f();
 	g.armed = 0;
 	page_guard_leave(&g);
 	return true;

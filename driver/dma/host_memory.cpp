@@ -60,6 +60,7 @@ static bool load_piece(const area_list::piece &p, const u64 *at, u8 *to)
 	const void *bad;
 
 	return page_guarded(
+		{p.host, p.len}, {},
 		[&] {
 			const u64 word = at ? load_acquire(at) : 0;
 
@@ -74,6 +75,7 @@ static bool store_piece(const area_list::piece &p, u64 *at, const u8 *from)
 	const void *bad;
 
 	return page_guarded(
+		{p.host, p.len}, {},
 		[&] {
 			u64 word;
 
@@ -198,7 +200,7 @@ fault_reason host_backend::move_piece(const end &dst, const end &src, u64 len, u
 		return why;
 	}
 	const u64 n = *done = std::min({from.len, to.len, step_bytes});
-	if (page_guarded([&] { memmove(to.host, from.host, n); }, &bad))
+	if (page_guarded({to.host, n}, {from.host, n}, [&] { memmove(to.host, from.host, n); }, &bad))
 		return fault_reason::none;
 	const u64 into = u64(static_cast<const u8 *>(bad) - from.host);
 	*at = into < n ? src.addr + into : dst.addr;

@@ -62,6 +62,7 @@ static bool load(const u8 *from, void *buf, u64 len)
 	const void *bad;
 
 	return page_guarded(
+		{from, len}, {},
 		[&] {
 			const u64 word = is_word(from, len) ? load_acquire(reinterpret_cast<const u64 *>(from)) : 0;
 
@@ -76,6 +77,7 @@ static bool store(u8 *to, const void *buf, u64 len)
 	const void *bad;
 
 	return page_guarded(
+		{to, len}, {},
 		[&] {
 			u64 word;
 
@@ -126,7 +128,7 @@ bool client_memory::copy_piece(const piece &to, const piece &from, u64 n, bool *
 		*at_source = !load(from.host, &word, n);
 		return !*at_source && store(to.host, &word, n) && !is_dead(to.file);
 	}
-	if (page_guarded([&] { copy_bytes(tuning_, to.host, from.host, n); }, &bad)) {
+	if (page_guarded({to.host, n}, {from.host, n}, [&] { copy_bytes(tuning_, to.host, from.host, n); }, &bad)) {
 		*at_source = is_dead(from.file);
 		return !*at_source && !is_dead(to.file);
 	}

@@ -5,7 +5,10 @@
  */
 #include "tests/integration/native.h"
 
+#include <csetjmp>
+#include <csignal>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <thread>
 #include <vector>
 
@@ -265,6 +268,62 @@ static void unmapped_memory_is_an_error(void **)
 	assert_ptr_equal(again, b.mem.data());
 }
 
+/* ---- signals ------------------------------------------------------------------------------------------------ */
+
+static sigjmp_buf probe_back;
+static volatile sig_atomic_t probing, probes;
+static void *probed;
+
+static void on_segv(int)
+{
+	if (!probing)
+		abort();
+	siglongjmp(probe_back, 1);
+}
+
+/* As profilers and virtual machines do. */
+static void on_alarm(int)
+{
+	if (!sigsetjmp(probe_back, 1)) {
+		probing = 1;
+		(void)*static_cast<volatile char *>(probed);
+	}
+	probing = 0;
+	probes = probes + 1;
+}
+
+static void set_handler(int sig, void (*to)(int))
+{
+	struct sigaction a = {};
+
+	a.sa_handler = to;
+	assert_int_equal(sigaction(sig, &a, nullptr), 0);
+}
+
+/* A handler that interrupts a copy has faults of its own. */
+static void a_signal_handler_probes_memory(void **)
+{
+	static constexpr size_t len = 4 * MiB;
+	static constexpr itimerval often = {{0, 1000}, {0, 1000}}, never = {};
+	probed = mmap(nullptr, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(probed != MAP_FAILED);
+	set_handler(SIGSEGV, on_segv);
+	set_handler(SIGALRM, on_alarm);
+	{
+		bench b;
+
+		assert_int_equal(setitimer(ITIMER_REAL, &often, nullptr), 0);
+		while (probes < 20)
+			WORKS(usdma_copy_sync(b.dev, b.mem.data(), b.was.data(), len, long_ms));
+		assert_int_equal(setitimer(ITIMER_REAL, &never, nullptr), 0);
+		assert_int_equal(usdma_copy_sync(b.dev, b.mem.data(), probed, len, long_ms), -EFAULT);
+	}
+	set_handler(SIGSEGV, SIG_DFL);
+	set_handler(SIGALRM, SIG_DFL);
+	assert_int_equal(munmap(probed, len), 0);
+}
+
 /* The library's thread helps one copy at a time; it exits with the last device. */
 static void copies_of_many_threads(void **)
 {
@@ -302,6 +361,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(unmapped_memory_is_an_error),
 		cmocka_unit_test(hole_in_a_long_copy_is_an_error),
+		cmocka_unit_test(a_signal_handler_probes_memory),
 		cmocka_unit_test(batch_stops_at_the_item_that_fails),
 		cmocka_unit_test(path_is_the_expected_one),
 		cmocka_unit_test(stream_order_holds),

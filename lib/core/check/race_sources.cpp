@@ -83,6 +83,7 @@ bool race_sources::read(u64 address, u64 len, content *out)
 	if (len > part_size)
 		out->others.resize((len - 1) / part_size);
 	return page_guarded(
+		{reinterpret_cast<const void *>(address), len}, {},
 		[&] {
 			out->first = digest_of_part(address, len, 0);
 			for (u64 at = part_size, i = 0; at < len; at += part_size)
@@ -91,11 +92,12 @@ bool race_sources::read(u64 address, u64 len, content *out)
 		&bad);
 }
 
-bool race_sources::is_same(const source &s)
+bool race_sources::is_same(const source &s, page_guard &g)
 {
 	const u64 len = s.where.end - s.where.begin;
 	u64 i = 0;
 
+	g.cover({reinterpret_cast<const void *>(s.address), len}, {});
 	for (u64 at = 0; at < len; at += part_size)
 		if (digest_of_part(s.address, len, at) != s.was.at(i++))
 			return false;
@@ -109,9 +111,10 @@ size_t race_sources::find_changed(const std::deque<source> &all, size_t from, si
 	const void *bad;
 
 	page_guarded(
-		[&] {
-			while (i < n && is_same(all[i]))
-				i = i + 1;
+		{}, {},
+		[&](page_guard &g) {
+			for (size_t k = from; k < n && is_same(all[k], g);)
+				i = ++k;
 		},
 		&bad);
 	return i;

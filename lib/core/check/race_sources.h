@@ -9,6 +9,10 @@
 
 #include <map>
 
+namespace usdma {
+struct page_guard;
+}
+
 namespace usdma::core {
 
 struct source_change {
@@ -51,7 +55,7 @@ private:
 	};
 
 	static bool read(u64 address, u64 len, content *out);
-	static bool is_same(const source &s);
+	static bool is_same(const source &s, page_guard &g);
 	static size_t find_changed(const std::deque<source> &all, size_t from, size_t n);
 	void compare(const history &order, const source &s);
 

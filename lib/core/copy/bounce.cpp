@@ -56,7 +56,7 @@ static int fill(u8 *mem, const u8 *src, u64 n, bool nt)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
-	return touch([&] {
+	return touch({mem, n}, {src, n}, [&] {
 		if (nt && n >= t.probe_min)
 			t.stream(mem, src, n);
 		else
@@ -90,7 +90,7 @@ static int empty(u8 *dst, const u8 *mem, u64 n)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
 
-	return touch([&] { (n < t.probe_min ? t.medium : t.stream)(dst, mem, n); });
+	return touch({dst, n}, {mem, n}, [&] { (n < t.probe_min ? t.medium : t.stream)(dst, mem, n); });
 }
 
 /* Device → host: keep all buffers in flight, copy them out in order. */
@@ -301,7 +301,7 @@ static int move(const endpoints &e, void *dst, const void *src, u64 len, deadlin
 		return err;
 	if (is_host(e.dst) && is_host(e.src)) {
 		check_cpu(e, len, true);
-		return touch([&] { memmove(dst, src, len); });
+		return touch({dst, len}, {src, len}, [&] { memmove(dst, src, len); });
 	}
 	if (is_short(e, len) || !within_reach(e)) {
 		err = copy_by_cpu(to, from, len, until);
@@ -350,7 +350,7 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 	err = host_alloc(len, -1, &mem, s->dev);
 	if (err)
 		return err;
-	err = touch([&] { memcpy(mem, src, len); });
+	err = touch({src, len}, {}, [&] { memcpy(mem, src, len); });
 	if (!err)
 		err = copy_direct(s, translate_both(dst, mem), dst, mem, len);
 	/* Deferred by host_free() until the engine has done the copy. */
@@ -362,7 +362,7 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 
 static int copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 width, u64 rows)
 {
-	return touch([&] {
+	return touch({dst, rows * dst_pitch}, {src, rows * src_pitch}, [&] {
 		for (u64 r = 0; r < rows; r++)
 			memcpy(dst + r * dst_pitch, src + r * src_pitch, width);
 	});

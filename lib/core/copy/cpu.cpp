@@ -76,7 +76,7 @@ static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 tot
 	const u8 *const from = is_host(e.src) ? src : cpu_mapping(e.src, n, total, true);
 	if (!to || !from)
 		return 1;
-	return touch([&] {
+	return touch({to, n}, {from, n}, [&] {
 		if (n <= t.small_max)
 			memmove(to, from, n);
 		else
@@ -220,7 +220,7 @@ static void copy_in_group(cpu_group *g, u8 *dst, const u8 *src, u64 len)
 }
 
 /* False: it takes another path, nothing was done. */
-static bool copy_item_in_group(cpu_group *g, const copy_item &i)
+static bool copy_item_in_group(cpu_group *g, const copy_item &i, page_guard &guard)
 {
 	const endpoints e = translate_both(i.dst, i.src);
 
@@ -233,6 +233,7 @@ static bool copy_item_in_group(cpu_group *g, const copy_item &i)
 	u8 *const at = in_view(g->view, mem, i.len, i.len);
 	if (!at)
 		return false;
+	guard.cover({at, i.len}, {in ? i.src : i.dst, i.len});
 	copy_in_group(g, in ? at : static_cast<u8 *>(i.dst), in ? static_cast<const u8 *>(i.src) : at, i.len);
 	return true;
 }
@@ -262,8 +263,9 @@ size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const side
 		return 0;
 	/* A fault stops the group at its item. */
 	page_guarded(
-		[&] {
-			while (done < n && copy_item_in_group(&g, items[done]))
+		{&g, 1}, {},
+		[&](page_guard &guard) {
+			while (done < n && copy_item_in_group(&g, items[done], guard))
 				done = done + 1;
 		},
 		&bad);

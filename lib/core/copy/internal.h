@@ -43,12 +43,12 @@ inline bool is_host(const translation &p)
 	return p.cls != mem_class::device;
 }
 
-/* Runs f, which accesses memory of the caller that may be unmapped: -EFAULT. */
-template <class F> int touch(const F &f)
+/* Runs f, which accesses two ranges that may be memory of the caller, and unmapped: -EFAULT. */
+template <class F> int touch(guarded_range a, guarded_range b, const F &f)
 {
 	const void *bad;
 
-	return page_guarded(f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
+	return page_guarded(a, b, f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
 }
 
 /* CPU copies honour USDMA_REGISTER_READ_ONLY, as devices do. */

@@ -72,6 +72,7 @@ static void report(const operation *op)
 
 	if (r.moved || r.error)
 		page_guarded(
+			{r.moved, sizeof(*r.moved)}, {r.error, sizeof(*r.error)},
 			[&] {
 				if (r.moved)
 					*r.moved = op->landed;
@@ -87,7 +88,7 @@ static void group_ended(file_group *g)
 	const void *bad;
 
 	if (g->done)
-		page_guarded([&] { *g->done = g->succeeded; }, &bad);
+		page_guarded({g->done, sizeof(*g->done)}, {}, [&] { *g->done = g->succeeded; }, &bad);
 	if (stream *s = g->s) {
 		stream_outside_leave(s);
 		store_release(&g->ended, 1u);

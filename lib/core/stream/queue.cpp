@@ -404,7 +404,7 @@ static int compare_word(const word_gate &g, const u64 *word)
 	const void *bad;
 	u64 seen = 0;
 
-	if (!page_guarded([&] { seen = load_device(word); }, &bad))
+	if (!page_guarded({word, sizeof(*word)}, {}, [&] { seen = load_device(word); }, &bad))
 		return -EFAULT;
 	return dma::compares(g.cmp, seen, g.value);
 }

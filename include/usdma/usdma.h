@@ -37,6 +37,10 @@
  *   Copies between device and host memory are asynchronous: the call returns when the work is
  *   queued, and both ranges are owned by the copy until it completes. A copy with unregistered
  *   memory first waits for the stream's earlier work and returns when its data has arrived.
+ * - Memory that another thread unregisters while a call is about to submit work with it is
+ *   unregistered memory for what is not submitted yet. If it is freed, the call fails with -EFAULT,
+ *   also if the address was allocated again. The call that frees or unregisters does not wait for
+ *   a call that waits; no other memory is accessed.
  * - An isolated device (usdma_open) can access only its own memory and what usdma_host_alloc()
  *   allocated for it, and no other device can access that memory. Other copies go through buffers
  *   of each device, as with unregistered memory; where that is impossible they fail with -EXDEV.

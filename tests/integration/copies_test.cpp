@@ -5,15 +5,18 @@
  */
 #include "tests/integration/native.h"
 #include "tests/support/far.h"
+#include "tests/support/held_memory.h"
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 using namespace usdma::test;
 
 static constexpr size_t MiB = 1 << 20;
+static const auto os_page = size_t(sysconf(_SC_PAGESIZE));
 
 struct twin {
 	block real;
@@ -396,9 +399,58 @@ static void registered_ranges_share_a_page(void **)
 	}
 }
 
+/* A batch that waits for a page of its array; meanwhile the memory of its first items goes, and other memory comes. */
+static void release_while_a_batch_is_read(usdma_device *dev, const held_memory &array, kind k)
+{
+	static constexpr size_t len = MiB, piece = 4096, first = 10;
+	auto *const items = reinterpret_cast<usdma_copy_item *>(static_cast<char *>(array.data()) + os_page) - first;
+	block src(dev, kind::pinned, len), plain(dev, kind::pageable, len);
+	auto gone = std::make_unique<block>(dev, k, len);
+	unsigned char *const was = gone->data();
+	stream s(dev);
+	size_t done = 99;
+	int err = 1;
+
+	memset(src.data(), 0xee, len);
+	for (size_t i = 0; i < first; i++)
+		items[i] = {was + i * 2 * piece, src.data(), piece};
+	array.hold(os_page);
+	/* The other items are zero. */
+	std::thread caller([&] { err = usdma_copy_batch(s, items, first + 2, &done); });
+	array.wait_for_access();
+	if (k == kind::registered)
+		WORKS(usdma_host_unregister(was));
+	else
+		gone.reset();
+	block other(dev, k, len);
+	WORKS(usdma_fill_sync(dev, other.data(), 0x11, 1, len, long_ms));
+	array.release();
+	caller.join();
+	WORKS(usdma_stream_sync(s, long_ms));
+	/* Unregistered memory is copied as such; an address of what was freed may be that of other memory. */
+	assert_int_equal(err, k == kind::registered ? 0 : -EFAULT);
+	assert_int_equal(done, k == kind::registered ? first + 2 : 0);
+	WORKS(usdma_copy_sync(dev, plain.data(), other.data(), len, long_ms));
+	assert_true(all_are(plain.data(), len, 0x11));
+	if (k == kind::registered) {
+		assert_true(all_are(was + 2 * piece * (first - 1), piece, 0xee));
+		WORKS(usdma_host_register(was, len, 0));
+	}
+}
+
+static void memory_goes_while_a_batch_is_read(void **)
+{
+	const held_memory array(2 * os_page);
+	device dev;
+
+	for (const kind k : {kind::registered, kind::pinned, kind::device})
+		release_while_a_batch_is_read(dev, array, k);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(memory_goes_while_a_batch_is_read),
 		cmocka_unit_test(streams_over_shared_blocks),
 		cmocka_unit_test(each_direction_to_64_mib),
 		cmocka_unit_test(synchronous_copies),

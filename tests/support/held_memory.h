@@ -38,12 +38,14 @@ public:
 		close(fd_);
 		munmap(p_, size_);
 	}
-	/* Zeroes the memory. From now on an access waits until release(). */
-	void hold() const
+	/* Zeroes the memory, from an offset of whole pages on. From now on an access waits until release(). */
+	void hold(size_t from = 0) const
 	{
 		uffdio_register r = {range(), UFFDIO_REGISTER_MODE_MISSING, 0};
 
-		assert_int_equal(madvise(p_, size_, MADV_DONTNEED), 0);
+		r.range.start += from;
+		r.range.len -= from;
+		assert_int_equal(madvise(static_cast<char *>(p_) + from, size_ - from, MADV_DONTNEED), 0);
 		assert_int_equal(ioctl(fd_, UFFDIO_REGISTER, &r), 0);
 	}
 	/* Waits until an access is blocked. */

@@ -26,14 +26,34 @@ union request_buffer {
 struct run {
 	stream *s;
 	const sides *expected;
-	u64 generation = region_map->generation();
-	translation dst = {}, src = {}; /* of the last item */
+	u64 generation;
+	translation *dst, *src; /* of the last item */
+	unsigned n;             /* of `used` */
+	/* By a group, the first two by the one before it. Uninitialized. */
+	union {
+		translation used[2 + 2 * group];
+	};
 
-	/* The regions may have changed during a wait for ring slots. */
+	run(stream *to, const sides *sides) : s(to), expected(sides) { start(); }
+
+	void start()
+	{
+		generation = region_map->generation();
+		begin({}, {});
+	}
+	void begin(translation to, translation from)
+	{
+		*(dst = &used[0]) = to;
+		*(src = &used[1]) = from;
+		n = 2;
+	}
+	/* Before a group. The regions may have changed during a wait for ring slots. */
 	void renew()
 	{
 		if (unlikely(generation != region_map->generation()))
-			*this = run{s, expected};
+			start();
+		else if (unlikely(n != 2))
+			begin(*dst, *src);
 	}
 };
 
@@ -42,15 +62,19 @@ static bool on_side(const translation &p, int side)
 	return side == side_host ? p.cls == mem_class::host : p.cls == mem_class::device && p.slot == side;
 }
 
-[[gnu::noinline]] static bool enter(const run &b, translation *p, u64 addr, u64 len, const int *side)
+[[gnu::noinline]] static bool enter(run *b, translation **p, u64 addr, u64 len, const int *side)
 {
-	*p = translate(addr);
-	const bool direct = p->cls != mem_class::unregistered && reaches(b.s->dev, *p) && holds(*p, addr, len) &&
-			    (!side || on_side(*p, *side));
+	if (b->n == std::size(b->used))
+		return false;
+	translation &found = b->used[b->n] = translate(addr);
+	const bool direct = found.cls != mem_class::unregistered && reaches(b->s->dev, found) &&
+			    holds(found, addr, len) && (!side || on_side(found, *side));
 
 	if (!direct)
-		p->size = 0;
-	return direct;
+		return false;
+	*p = &found;
+	b->n++;
+	return true;
 }
 
 /* False: it needs checks, or more than one request. */
@@ -61,13 +85,13 @@ static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
 	/* A length of 0, too. */
 	if (unlikely(i.len - 1 >= b->s->plain_len))
 		return false;
-	if (unlikely(!range_within(dst - b->dst.base, i.len, b->dst.size)) &&
-	    !enter(*b, &b->dst, dst, i.len, b->expected ? &b->expected->dst : nullptr))
+	if (unlikely(!range_within(dst - b->dst->base, i.len, b->dst->size)) &&
+	    !enter(b, &b->dst, dst, i.len, b->expected ? &b->expected->dst : nullptr))
 		return false;
-	if (unlikely(!range_within(src - b->src.base, i.len, b->src.size)) &&
-	    !enter(*b, &b->src, src, i.len, b->expected ? &b->expected->src : nullptr))
+	if (unlikely(!range_within(src - b->src->base, i.len, b->src->size)) &&
+	    !enter(b, &b->src, src, i.len, b->expected ? &b->expected->src : nullptr))
 		return false;
-	dma::set_copy(r, dma::spaces(b->src.space, b->dst.space), src + b->src.delta, dst + b->dst.delta, i.len,
+	dma::set_copy(r, dma::spaces(b->src->space, b->dst->space), src + b->src->delta, dst + b->dst->delta, i.len,
 		      reinterpret_cast<u64>(b->s));
 	return true;
 }
@@ -98,7 +122,7 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	return k;
 }
 
-/* Submits requests for the first of n items; *done: their number, also on an error. */
+/* Submits requests for the first of n items; *done: their number, also on an error and for look_again. */
 [[gnu::always_inline]] static inline int submit_run(run *b, const copy_list &items, size_t first, size_t n,
 						    size_t *done)
 {
@@ -117,7 +141,7 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	if (unlikely(!k))
 		return 0;
 	size_t posted = k;
-	const int err = stream_submit(b->s, q.r, k, &posted);
+	const int err = submit_found(b->s, q.r, k, {b->generation, b->used, b->n}, &posted);
 	if (unlikely(posted != k))
 		*done = items_in(items.from(first), taken, {q.r, posted});
 	return err;
@@ -145,13 +169,13 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 
 int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
 {
-	run b{s, expected};
+	run b(s, expected);
 	size_t k;
 
 	for (*done = 0; *done < n; *done += k) {
 		const int err = submit_run(&b, items, *done, n - *done, &k);
 
-		if (unlikely(err)) {
+		if (unlikely(err < 0)) {
 			*done += k;
 			return err;
 		}

@@ -372,7 +372,7 @@ static int copy_rows(u8 *dst, u64 dst_pitch, const u8 *src, u64 src_pitch, u64 w
 static int rows_through(stream *s, u8 *mem, const endpoints &e, const copy_rect &c, deadline until)
 {
 	const auto device_rows = [&](const copy_rect &r) {
-		const int err = copy_2d_direct(s, translate_both(r.dst, r.src), r), end = drain(s, nullptr, until);
+		const int err = copy_2d_reached(s, r), end = drain(s, nullptr, until);
 
 		return err ? err : end;
 	};

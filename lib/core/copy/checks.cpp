@@ -68,6 +68,33 @@ int reach_peer(device *dev, translation *p)
 	return p->cls == mem_class::device ? peer_translate(dev, p) : fail_apart(dev);
 }
 
+/* -EFAULT, or look_again. */
+[[gnu::cold]] static int check_freed(const lookups &found)
+{
+	for (size_t i = 0; i < found.n; i++) {
+		const translation &p = found.all[i];
+
+		if (p.kind != region_kind::registered && !is_current(p))
+			return fail(EFAULT, "the memory at 0x%" PRIx64 " was freed or unmapped while the call used it",
+				    p.base);
+	}
+	return look_again;
+}
+
+int check_freed(const endpoints &e)
+{
+	const translation both[] = {e.dst, e.src};
+
+	return check_freed({0, both, 2});
+}
+
+int submit_found(stream *s, const dma::request *r, size_t n, const lookups &found, size_t *posted)
+{
+	const int err = stream_submit(s, r, n, &found, posted);
+
+	return likely(err != look_again) ? err : check_freed(found);
+}
+
 int reachable(stream *s, const void *p, u64 len, const char *which, translation *out)
 {
 	*out = translate(p);

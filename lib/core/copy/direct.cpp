@@ -4,58 +4,110 @@
 
 namespace usdma::core {
 
-/* Copies of more than one request, striped, or across several regions. */
-[[gnu::cold]] static int copy_pieces(stream *s, endpoints e, u64 dst, u64 src, u64 len, u8 flags)
+/* A copy, of which the first `done` bytes were submitted. */
+struct direct_copy {
+	u8 *dst;
+	const u8 *src;
+	u64 len;
+	u8 flags;
+	u64 done = 0;
+
+	u8 *to() const { return dst + done; }
+	const u8 *from() const { return src + done; }
+	u64 left() const { return len - done; }
+};
+
+static u64 address(const void *p)
 {
-	const u64 most = s->max_len;
-	int err = check_range(e.dst, dst, len, "destination");
+	return reinterpret_cast<u64>(p);
+}
+
+/* One request, up to the end of what was looked up. */
+static inline int submit_next(stream *s, const endpoints &e, direct_copy *c, u64 n)
+{
+	const int err = submit_between(s, copy_request(s, e.dst, e.src, n, c->flags), e);
+
+	c->done += err ? 0 : n;
+	return err;
+}
+
+/* From the end of a region on, what is there now; within it, what was found at first. */
+static void look_on(translation *p, const void *at, u64 n)
+{
+	p->dma += n;
+	if (!holds(*p, address(at), 1))
+		*p = translate(at);
+}
+
+/* Copies of more than one request, striped, or across several regions. */
+[[gnu::cold]] static int copy_pieces(stream *s, endpoints e, direct_copy *c)
+{
+	int err = check_range(e.dst, address(c->to()), c->left(), "destination");
 
 	if (!err)
-		err = check_range(e.src, src, len, "source");
-	while (len && !err) {
+		err = check_range(e.src, address(c->from()), c->left(), "source");
+	while (!err) {
 		if ((err = reach_peer(s->dev, &e.dst)) || (err = reach_peer(s->dev, &e.src)))
 			return err;
-		u64 n = std::min(len, most);
+		const u64 most = std::min(left_in(e.dst, address(c->to())), left_in(e.src, address(c->from()))),
+			  n = std::min({c->left(), s->max_len, most});
 
-		n = std::min(n, std::min(left_in(e.dst, dst), left_in(e.src, src)));
-		const dma::request r = copy_request(s, e.dst, e.src, n, flags);
-		err = stream_submit(s, &r, 1);
-		dst += n;
-		src += n;
-		len -= n;
-		if (len && !err)
-			e = {translate(dst), translate(src)};
+		err = submit_next(s, e, c, n);
+		if (err || !c->left())
+			return err;
+		look_on(&e.dst, c->to(), n);
+		look_on(&e.src, c->from(), n);
+		/* The rest was freed or unregistered. */
+		if (unlikely(!e.dst.size || !e.src.size))
+			return look_again;
 	}
 	return err;
 }
 
 /* Memory of a peer device, or host memory that the stream's device cannot access. */
-[[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, void *dst, const void *src, u64 len, u8 flags)
+[[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, direct_copy *c)
 {
 	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
-		return copy_pageable(s, dst, src, len);
+		return copy_pageable(s, c->to(), c->from(), c->left());
 	int err = reach_peer(s->dev, &e.dst);
 	if (!err)
 		err = reach_peer(s->dev, &e.src);
 	if (!err)
-		return copy_pieces(s, e, reinterpret_cast<u64>(dst), reinterpret_cast<u64>(src), len, flags);
-	return err == -EXDEV ? copy_pageable(s, dst, src, len) : err;
+		return copy_pieces(s, e, c);
+	return err == -EXDEV ? copy_pageable(s, c->to(), c->from(), c->left()) : err;
+}
+
+static inline int copy_once(stream *s, const endpoints &e, direct_copy *c)
+{
+	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
+		return copy_to_peer(s, e, c);
+	if (likely(holds(e.dst, address(c->to()), c->left()) && holds(e.src, address(c->from()), c->left()) &&
+		   c->left() <= s->plain_len))
+		return submit_next(s, e, c, c->left());
+	return copy_pieces(s, e, c);
+}
+
+/* Of any memory. */
+static int copy_rest(stream *s, direct_copy *c)
+{
+	int err;
+
+	do {
+		const endpoints e = translate_both(c->to(), c->from());
+
+		err = likely(!is_pageable(e)) ? copy_once(s, e, c) : copy_pageable(s, c->to(), c->from(), c->left());
+	} while (err == look_again);
+	return err;
 }
 
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
 {
-	const u64 d = reinterpret_cast<u64>(dst), f = reinterpret_cast<u64>(src);
+	direct_copy c = {static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, flags};
 
 	if (unlikely(!len))
 		return 0;
-	if (unlikely(!reaches(s->dev, e.dst) || !reaches(s->dev, e.src)))
-		return copy_to_peer(s, e, dst, src, len, flags);
-	if (likely(holds(e.dst, d, len) && holds(e.src, f, len) && len <= s->plain_len)) {
-		const dma::request r = copy_request(s, e.dst, e.src, len, flags);
-
-		return stream_submit(s, &r, 1);
-	}
-	return copy_pieces(s, e, d, f, len, flags);
+	const int err = copy_once(s, e, &c);
+	return likely(err != look_again) ? err : copy_rest(s, &c);
 }
 
 /* A valid cache entry of [addr, addr+len), which is not empty, and this device can access the region. */

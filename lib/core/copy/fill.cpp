@@ -46,7 +46,7 @@ static int zero_by(stream *s, u64 dma, u64 len)
 	for (u64 at = 0; at < len; at += r.len) {
 		r.dst = dma + at;
 		r.len = std::min(len - at, most);
-		if (const int err = stream_submit(s, &r, 1))
+		if (const int err = stream_submit(s, &r, 1, nullptr))
 			return err;
 	}
 	return stream_sync(s, deadline::never());

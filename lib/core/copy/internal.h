@@ -75,6 +75,20 @@ int reach_peer(device *dev, translation *p);
 /* Translates len bytes at p for the stream's engine. */
 int reachable(stream *s, const void *p, u64 len, const char *which, translation *out);
 
+/* After look_again: -EFAULT: some of it was freed. */
+int check_freed(const endpoints &e);
+/*
+ * As stream_submit(). look_again: memory was unregistered, and is looked up again, as for a call made later. What was
+ * freed is an error instead: its address may be that of other memory.
+ */
+int submit_found(stream *s, const dma::request *r, size_t n, const lookups &found, size_t *posted = nullptr);
+
+/* The generation of both, or none. */
+inline u64 generation_of(const translation &dst, const translation &src)
+{
+	return dst.generation == src.generation ? dst.generation : 0;
+}
+
 /* Bytes from addr to the end of the region. */
 inline u64 left_in(const translation &p, u64 addr)
 {
@@ -96,14 +110,61 @@ inline dma::request copy_request(stream *s, const translation &dst, const transl
 	return r;
 }
 
-inline int submit_one(stream *s, dma::request r)
+/* One request of memory on both sides. */
+inline int submit_between(stream *s, const dma::request &r, const endpoints &e)
 {
-	r.cookie = reinterpret_cast<u64>(s);
-	return stream_submit(s, &r, 1);
+	const translation both[] = {e.dst, e.src};
+
+	return submit_found(s, &r, 1, {generation_of(e.dst, e.src), both, 2});
+}
+
+inline bool is_same(const endpoints &a, const endpoints &b)
+{
+	return a.dst.number == b.dst.number && a.src.number == b.src.number;
+}
+
+/* Submits one request. make(&r, &e) looks up its memory, of one side or of both, and builds it. */
+template <class Make> int submit_one(stream *s, const Make &make)
+{
+	int err;
+
+	do {
+		dma::request r;
+		endpoints e = {};
+
+		err = make(&r, &e);
+		if (err)
+			return err;
+		r.cookie = reinterpret_cast<u64>(s);
+		err = submit_between(s, r, {e.dst, e.src.size ? e.src : e.dst});
+	} while (err == look_again);
+	return err;
+}
+
+/* As submit_one() for len bytes, in parts of at most `most`: make(&r, &e, off) for what is at an offset. */
+template <class Make> int submit_parts(stream *s, u64 len, u64 most, const Make &make)
+{
+	endpoints first = {};
+	int err = 0;
+
+	for (u64 off = 0, n; off < len && !err; off += n) {
+		n = std::min(len - off, most);
+		err = submit_one(s, [&](dma::request *r, endpoints *e) {
+			r->len = n;
+			const int bad = make(r, e, off);
+			if (!off)
+				first = *e;
+			/* Other memory at the same address. */
+			const int gone = bad || is_same(first, *e) ? bad : check_freed(first);
+			return gone == look_again ? 0 : gone;
+		});
+	}
+	return err;
 }
 
 /* -EINVAL unless a pattern of 1, 4 or 8 bytes fills len bytes. */
 int check_pattern(unsigned pattern_size, u64 len);
-int copy_2d_direct(stream *s, const endpoints &e, const copy_rect &c);
+/* Of memory that the engine can access, which may be freed meanwhile. */
+int copy_2d_reached(stream *s, copy_rect c);
 
 } // namespace usdma::core

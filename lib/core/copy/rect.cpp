@@ -12,22 +12,42 @@ static u64 rows_at_once(const stream *s, const copy_rect &c)
 	return std::max<u64>(1, std::min<u64>(most / c.width, 0xffffffff));
 }
 
-int copy_2d_direct(stream *s, const endpoints &e, const copy_rect &c)
+static void skip_rows(copy_rect *c, u64 n)
+{
+	c->dst = static_cast<u8 *>(c->dst) + n * c->dst_pitch;
+	c->src = static_cast<const u8 *>(c->src) + n * c->src_pitch;
+	c->height -= n;
+}
+
+/* One request; *c: what is left, at *e. */
+static int copy_rows_direct(stream *s, endpoints *e, copy_rect *c)
 {
 	dma::request r;
-	int err = 0;
 
 	r.op = dma::opcode::copy_2d;
-	r.spaces = dma::spaces(e.src.space, e.dst.space);
-	r.len = c.width;
-	r.a = c.src_pitch;
-	r.b = c.dst_pitch;
-	for (u64 row = 0; row < c.height && !err; row += r.height) {
-		r.height = u32(std::min(c.height - row, rows_at_once(s, c)));
-		r.src = e.src.dma + row * c.src_pitch;
-		r.dst = e.dst.dma + row * c.dst_pitch;
-		err = submit_one(s, r);
+	r.spaces = dma::spaces(e->src.space, e->dst.space);
+	r.len = c->width;
+	r.a = c->src_pitch;
+	r.b = c->dst_pitch;
+	r.height = u32(std::min(c->height, rows_at_once(s, *c)));
+	r.src = e->src.dma;
+	r.dst = e->dst.dma;
+	r.cookie = reinterpret_cast<u64>(s);
+	const int err = submit_between(s, r, *e);
+	if (!err) {
+		e->src.dma += r.height * r.a;
+		e->dst.dma += r.height * r.b;
+		skip_rows(c, r.height);
 	}
+	return err;
+}
+
+static int copy_all_direct(stream *s, endpoints *e, copy_rect *c)
+{
+	int err = 0;
+
+	while (c->height && !err)
+		err = copy_rows_direct(s, e, c);
 	return err;
 }
 
@@ -42,33 +62,66 @@ static u64 rect_extent(u64 pitch, u64 width, u64 height)
 }
 
 /* Each side lies in one region that the engine can access. */
-static bool rect_direct(const stream *s, const endpoints &e, u64 dst_extent, u64 src_extent, const copy_rect &c)
+static bool rect_direct(const stream *s, const endpoints &e, const copy_rect &c)
 {
 	return !is_pageable(e) && reaches(s->dev, e.dst) && reaches(s->dev, e.src) &&
-	       holds(e.dst, reinterpret_cast<u64>(c.dst), dst_extent) &&
-	       holds(e.src, reinterpret_cast<u64>(c.src), src_extent) && c.width <= s->max_len;
+	       holds(e.dst, reinterpret_cast<u64>(c.dst), rect_extent(c.dst_pitch, c.width, c.height)) &&
+	       holds(e.src, reinterpret_cast<u64>(c.src), rect_extent(c.src_pitch, c.width, c.height)) &&
+	       c.width <= s->max_len;
 }
 
-int copy_2d_async(stream *s, const copy_rect &c)
+int copy_2d_reached(stream *s, copy_rect c)
 {
-	const endpoints e = translate_both(c.dst, c.src);
-	u64 dst_extent, src_extent;
 	int err = 0;
 
-	if (!c.width || !c.height)
-		return 0;
-	dst_extent = rect_extent(c.dst_pitch, c.width, c.height);
-	src_extent = rect_extent(c.src_pitch, c.width, c.height);
-	if (c.width > c.dst_pitch || c.width > c.src_pitch || !dst_extent || !src_extent)
-		return fail(EINVAL, "a row of %" PRIu64 " bytes does not fit its pitch, or the rectangle is too large",
-			    c.width);
-	if (rect_direct(s, e, dst_extent, src_extent, c))
-		return copy_2d_direct(s, e, c);
+	while (c.height && err >= 0) {
+		endpoints e = translate_both(c.dst, c.src);
+
+		if (rect_direct(s, e, c)) {
+			err = copy_all_direct(s, &e, &c);
+			continue;
+		}
+		err = copy_async(s, c.dst, c.src, c.width);
+		skip_rows(&c, 1);
+	}
+	return err;
+}
+
+/* What is not direct goes through the host; *c: what is left. */
+static int copy_2d_once(stream *s, copy_rect *rect)
+{
+	const copy_rect &c = *rect;
+	endpoints e = translate_both(c.dst, c.src);
+	const u64 dst_extent = rect_extent(c.dst_pitch, c.width, c.height),
+		  src_extent = rect_extent(c.src_pitch, c.width, c.height);
+	int err = 0;
+
+	if (rect_direct(s, e, c))
+		return copy_all_direct(s, &e, rect);
 	if (e.dst.cls != mem_class::unregistered)
 		err = check_range(e.dst, reinterpret_cast<u64>(c.dst), dst_extent, "destination");
 	if (!err && e.src.cls != mem_class::unregistered)
 		err = check_range(e.src, reinterpret_cast<u64>(c.src), src_extent, "source");
-	return err ? err : copy_2d_rows(s, e, c, deadline::at_ns(s->until));
+	if (!err)
+		err = copy_2d_rows(s, e, c, deadline::at_ns(s->until));
+	rect->height = 0;
+	return err;
+}
+
+int copy_2d_async(stream *s, const copy_rect &c)
+{
+	copy_rect left = c;
+	int err = 0;
+
+	if (!c.width || !c.height)
+		return 0;
+	if (c.width > c.dst_pitch || c.width > c.src_pitch || !rect_extent(c.dst_pitch, c.width, c.height) ||
+	    !rect_extent(c.src_pitch, c.width, c.height))
+		return fail(EINVAL, "a row of %" PRIu64 " bytes does not fit its pitch, or the rectangle is too large",
+			    c.width);
+	while (left.height && err >= 0)
+		err = copy_2d_once(s, &left);
+	return err;
 }
 
 } // namespace usdma::core

@@ -13,6 +13,8 @@
 #include "lib/core/device/device.h"
 #include "lib/core/memory/window.h"
 
+#include <algorithm>
+
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
@@ -31,7 +33,7 @@ enum region_flags : u32 {
 inline constexpr u32 device_page = 4 * KiB;
 
 struct region : range_entry {
-	u32 alive = 0;
+	u32 number = 0; /* differs from that of every other region at this place; 0: removed */
 	mem_class cls = mem_class::unregistered;
 	region_kind kind = region_kind::heap;
 	dma::space space = dma::space::host; /* its address space in requests */
@@ -59,7 +61,8 @@ struct translation {
 	region_kind kind;
 	u8 slot;
 	dma::space space;
-	u64 dma; /* of the address that was looked up */
+	u32 number; /* of the region */
+	u64 dma;    /* of the address that was looked up */
 };
 
 extern no_destructor<range_map> region_map;
@@ -99,6 +102,31 @@ inline translation translate(const void *p)
 {
 	return translate(reinterpret_cast<u64>(p));
 }
+
+/*
+ * Inside a read section: the region that was looked up is still there. Whoever removes one changes the generation, then
+ * waits for read sections: what is posted in the same section is in a ring, or in a stream's queue, by then.
+ */
+inline bool is_current(const translation &p)
+{
+	if (likely(p.generation == region_map->generation()))
+		return true;
+	/* Other regions may change all the time. */
+	const translation now = translate(p.dma - p.delta);
+	return now.reg == p.reg && now.number == p.number;
+}
+
+/* What was looked up for requests, all of it since the generation was read. */
+struct lookups {
+	u64 generation;
+	const translation *all;
+	size_t n;
+
+	bool are_current() const
+	{
+		return likely(generation == region_map->generation()) || std::all_of(all, all + n, is_current);
+	}
+};
 
 /* For modules that create regions (VMM, sharing). */
 int region_add(const region &r, region **out); /* -EEXIST, -ENOMEM */

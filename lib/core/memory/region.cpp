@@ -19,6 +19,7 @@ struct region_store {
 	std::mutex lock; /* one writer at a time; under it no region changes */
 	slab<region, max_regions> fresh;
 	region *used = nullptr; /* free list, linked by owner, which readers of a removed region do not use */
+	u32 last_number = 0;
 };
 
 static constinit no_destructor<region_store> store;
@@ -39,6 +40,7 @@ memory_state &mem_state()
  */
 static void region_fill(region *to, const region &from)
 {
+	store->last_number += store->last_number == ~u32(0) ? 2 : 1;
 	store_release(&to->base, from.base);
 	store_release(&to->size, from.size);
 	store_release(reinterpret_cast<u8 *>(&to->cls), u8(from.cls));
@@ -51,7 +53,7 @@ static void region_fill(region *to, const region &from)
 	store_release(&to->delta, from.delta);
 	store_release(&to->user, from.user);
 	store_release(&to->owner, from.owner);
-	store_release(&to->alive, 1u);
+	store_release(&to->number, store->last_number);
 }
 
 static region *region_new()
@@ -66,7 +68,7 @@ static region *region_new()
 
 static void region_retire(region *r)
 {
-	store_release(&r->alive, 0u);
+	store_release(&r->number, 0u);
 	store_release(&r->owner, static_cast<void *>(store->used));
 	store->used = r;
 }
@@ -154,7 +156,7 @@ void region_remove(region *r)
 {
 	std::lock_guard guard(store->lock);
 
-	if (!load_acquire(&r->alive))
+	if (!load_acquire(&r->number))
 		return;
 	if (race_on() && is_followed(*r) && !region_is_hidden(r))
 		race_block_remove(key_of(*r), r->size, r->base);
@@ -208,6 +210,7 @@ static void region_read(region *r, translation *l)
 	l->kind = region_kind(load_acquire(reinterpret_cast<u8 *>(&r->kind)));
 	l->space = dma::space(load_acquire(reinterpret_cast<u8 *>(&r->space)));
 	l->slot = load_acquire(&r->slot);
+	l->number = load_acquire(&r->number);
 }
 
 /* False: raced with a writer. *found false: the address is in no region. */

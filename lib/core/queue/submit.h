@@ -39,9 +39,9 @@ namespace usdma::core {
 	store_relaxed(&count->requests, count->requests + requests);
 }
 
-/* Posts as many of n as fit; returns their number. */
+/* Posts as many of n as fit; returns their number, which is then to be announced. */
 template <class Count>
-[[gnu::always_inline]] inline unsigned hwq_submit(hw_queue *l, const dma::request *r, size_t n, const Count &count)
+[[gnu::always_inline]] inline unsigned hwq_post(hw_queue *l, const dma::request *r, size_t n, const Count &count)
 {
 	dma::channel *const ch = l->ch;
 	const unsigned done = ch->ops->post(ch, r, unsigned(std::min<size_t>(n, ch->ring_size)));
@@ -51,10 +51,17 @@ template <class Count>
 	count(done);
 	hwq_count(l, done);
 	trace_submit(ch, done);
+	return done;
+}
+
+/* May be a message to the device's server: outside of read sections. */
+[[gnu::always_inline]] inline void hwq_announce(hw_queue *l)
+{
+	dma::channel *const ch = l->ch;
+
 	ch->ops->doorbell(ch);
 	trace_doorbell(ch);
 	hwq_wake(l);
-	return done;
 }
 
 /* Posts one copy without a request in memory. False: ring full, or not supported by the engine. */

@@ -268,26 +268,55 @@ void queued_delete(queued *first)
 	}
 }
 
-int stream_push_all(stream *s, queued *first)
+/* Takes over the list. Once it is in the queue, a free of the memory waits for it. */
+static int append_all(stream *s, queued **first, const lookups *found)
+{
+	const read_section in;
+
+	if (unlikely(!in))
+		return in.error();
+	if (found && !found->are_current())
+		return look_again;
+	while (queued *q = *first) {
+		*first = q->next;
+		q->next = nullptr;
+		queue_append(s, q);
+	}
+	return 0;
+}
+
+/* Until one has to wait. */
+static bool run_queue(stream *s)
+{
+	bool moved = false;
+
+	while (s->queue && run_task(s, s->queue->t) == outcome::done) {
+		queue_pop(s);
+		moved = true;
+		/* A failed gate stopped the stream (failure mode stop). */
+		if (s->stopped)
+			stream_drop_queue(s);
+	}
+	if (!s->queue)
+		queue_emptied(s);
+	return moved;
+}
+
+int stream_push_all(stream *s, queued *first, const lookups *found)
 {
 	hw_queue *l = s->ln;
 	int err;
 
 	l->lock.lock();
+	const bool waits = queue_waits(s);
 	err = stream_refuses(s);
 	/* List the stream first, as only that may fail. The progress thread unlists a stream with an empty queue. */
-	if (!err && !queue_waits(s))
+	if (!err && !waits)
 		err = progress_add(s);
-	while (first && !err) {
-		queued *q = first;
-
-		first = q->next;
-		q->next = nullptr;
-		if (queue_waits(s) || run_task(s, q->t) == outcome::later)
-			queue_append(s, q);
-		else
-			delete q;
-	}
+	if (!err)
+		err = append_all(s, &first, found);
+	if (!err && !waits)
+		run_queue(s);
 	l->lock.unlock();
 	queued_delete(first);
 	progress_kick();
@@ -351,17 +380,7 @@ bool stream_advance(stream *s)
 		stream_drop_queue(s);
 		moved = true;
 	}
-	while (s->queue) {
-		if (run_task(s, s->queue->t) == outcome::later)
-			break;
-		queue_pop(s);
-		moved = true;
-		/* A failed gate stopped the stream (failure mode stop). */
-		if (s->stopped)
-			stream_drop_queue(s);
-	}
-	if (!s->queue)
-		queue_emptied(s);
+	moved |= run_queue(s);
 	hw_queue *other = waits_for(s);
 	l->lock.unlock();
 	/* Outside this hardware queue's lock: two queues that wait for each other would deadlock. */

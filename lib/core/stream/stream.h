@@ -25,6 +25,7 @@ struct stream;
 struct call_token;
 struct record;
 struct memory_use;
+struct lookups;
 
 enum class fail_mode : u8 { go_on, stop };
 
@@ -213,10 +214,12 @@ bool streams_wait_calls(device *dev, u64 until_ns);
 int streams_reap(device *dev);
 
 /*
- * Submits n requests in order; blocks only while the ring is full. *posted (if not null): how many were
- * accepted when it fails.
+ * Submits n requests in order; blocks only while the ring is full. found: what was looked up for them; null: they access
+ * memory that the caller owns. look_again: some of that was freed or unregistered since, before the rest was in the ring
+ * or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0.
  */
-int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted = nullptr);
+inline constexpr int look_again = 1;
+int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *found, size_t *posted = nullptr);
 /*
  * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never
  * blocks. 1: not possible now, nothing was done; take the slow path.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Submission: to the ring while the stream is not gated, else to its queue. */
 #include "driver/base/error.h"
+#include "lib/core/base/section.h"
 #include "lib/core/queue/submit.h"
 #include "lib/core/queue/wait.h"
 #include "lib/core/stream/task.h"
@@ -41,12 +42,16 @@ static inline u64 bytes_of(const dma::request &r)
 
 [[gnu::always_inline]] static inline unsigned post(stream *s, hw_queue *l, const dma::request *r, size_t n)
 {
-	return hwq_submit(l, r, n, [&](unsigned done) { note_posted(s, l, r, done); });
+	return hwq_post(l, r, n, [&](unsigned done) { note_posted(s, l, r, done); });
 }
 
 unsigned stream_post(stream *s, const dma::request *r, size_t n)
 {
-	return post(s, s->ln, r, n);
+	const unsigned done = post(s, s->ln, r, n);
+
+	if (done)
+		hwq_announce(s->ln);
+	return done;
 }
 
 /* Waits until a quarter of the ring is free, so that a busy submitter is not woken for each slot. */
@@ -61,62 +66,90 @@ static int wait_slots(stream *s)
 	return hwq_wait(l, free_from, deadline::at_ns(s->until), stream_wait_mode(s));
 }
 
-static int queue_requests(stream *s, const dma::request *r, size_t n)
+/* What a call submits. */
+struct submission {
+	const dma::request *r;
+	size_t n;
+	const lookups *found;
+	size_t at = 0; /* those before it were accepted */
+
+	bool ended() const { return at == n; }
+};
+
+/* Once it is in the ring, a free of the memory waits for it. */
+[[gnu::always_inline]] static inline int post_inside(stream *s, hw_queue *l, const submission &w, unsigned *done)
+{
+	const read_section in;
+
+	if (unlikely(!in))
+		return in.error();
+	if (unlikely(w.found && !w.found->are_current()))
+		return look_again;
+	*done = post(s, l, w.r + w.at, w.n - w.at);
+	return 0;
+}
+
+/* As many as fit. With the hardware queue's lock held. */
+[[gnu::always_inline]] static inline int post_found(stream *s, hw_queue *l, submission *w)
+{
+	unsigned done = 0;
+	const int err = post_inside(s, l, *w, &done);
+
+	w->at += done;
+	if (likely(done))
+		hwq_announce(l);
+	return err;
+}
+
+static int queue_requests(stream *s, submission *w)
 {
 	queued *first = nullptr, **end = &first;
 
 	/* All or none: queued requests cannot be withdrawn. */
-	for (size_t i = 0; i < n; i++, end = &(*end)->next) {
+	for (size_t i = w->at; i < w->n; i++, end = &(*end)->next) {
 		*end = new (std::nothrow) queued;
 		if (!*end) {
 			queued_delete(first);
 			return no_memory("work behind a gate");
 		}
-		(*end)->t.req = r[i];
+		(*end)->t.req = w->r[i];
 	}
-	return stream_push_all(s, first);
+	const int err = stream_push_all(s, first, w->found);
+	if (!err)
+		w->at = w->n;
+	return err;
 }
 
-enum class posting : u8 { done, refused, gated };
-
-/* Posts as many of n as fit now. */
-static posting post_some(stream *s, const dma::request *r, size_t n, unsigned *done)
+/* Posts as many as fit now. *gated: they have to wait in the stream's queue. */
+static int post_some(stream *s, submission *w, bool *gated)
 {
 	hw_queue *l = s->ln;
 	std::lock_guard guard(l->lock);
 
 	/* Checked again under the lock: a failure may have stopped the stream meanwhile. */
 	if (s->stopped)
-		return posting::refused;
-	if (queue_waits(s))
-		return posting::gated;
-	*done = post(s, l, r, n);
-	return posting::done;
+		return fail_stopped(s);
+	*gated = queue_waits(s);
+	return *gated ? 0 : post_found(s, l, w);
 }
 
-/* Submits the rest, from *at on: the ring was full, or the stream is gated or stopped. */
-static int submit_rest(stream *s, const dma::request *r, size_t n, size_t *at)
+/* Submits the rest: the ring was full, or the stream is gated or stopped. */
+static int submit_rest(stream *s, submission *w)
 {
-	while (*at < n) {
-		unsigned done = 0;
-		int err = stream_refuses(s);
+	int err = 0;
 
-		if (err)
-			return err;
-		const posting p = post_some(s, r + *at, n - *at, &done);
-		if (p == posting::refused)
-			return fail_stopped(s);
-		*at += done;
-		if (p == posting::gated || (*at < n && !done && hwq_in_wait(s->ln))) {
-			err = queue_requests(s, r + *at, n - *at);
-			*at = err ? *at : n;
-		} else if (*at < n && !done) {
-			err = wait_slots(s);
-		}
-		if (err)
-			return err;
+	while (!w->ended() && !err) {
+		const size_t before = w->at;
+		bool gated = false;
+
+		err = stream_refuses(s);
+		if (!err)
+			err = post_some(s, w, &gated);
+		if (err || w->at > before)
+			continue;
+		err = gated || hwq_in_wait(s->ln) ? queue_requests(s, w) : wait_slots(s);
 	}
-	return 0;
+	return err;
 }
 
 /*
@@ -139,32 +172,30 @@ void stream_complete_early(stream *s)
 	why.again(0);
 }
 
-[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, const dma::request *r, size_t n, size_t at,
-						    size_t *posted)
+[[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, submission w, size_t *posted)
 {
-	if (unlikely(s->order) && !stream_refuses(s))
-		stream_check_requests(s, r + at, n - at);
-	const int err = submit_rest(s, r, n, &at);
+	/* What has gone is not submitted, and its addresses may be those of other memory. */
+	if (unlikely(s->order) && !stream_refuses(s) && (!w.found || w.found->are_current()))
+		stream_check_requests(s, w.r + w.at, w.n - w.at);
+	const int err = submit_rest(s, &w);
 
 	if (posted)
-		*posted = at;
+		*posted = w.at;
 	if (unlikely(s->dev->timing == check_timing::early) && !err)
 		stream_complete_early(s);
 	return err;
 }
 
-int stream_submit(stream *s, const dma::request *r, size_t n, size_t *posted)
+int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *found, size_t *posted)
 {
 	hw_queue *l = s->ln;
+	submission w = {r, n, found};
 
 	l->lock.lock();
-	if (unlikely(s->gated | s->stopped)) {
-		l->lock.unlock();
-		return submit_slow(s, r, n, 0, posted);
-	}
-	const unsigned done = post(s, l, r, n);
+	if (likely(!(s->gated | s->stopped)))
+		post_found(s, l, &w);
 	l->lock.unlock_light();
-	return likely(done == n) ? 0 : submit_slow(s, r, n, done, posted);
+	return likely(w.ended()) ? 0 : submit_slow(s, w, posted);
 }
 
 /* With the hardware queue's lock held. */

@@ -64,8 +64,8 @@ outcome run_task(stream *s, task &t);
 void drop_task(task &t, bool accepted);
 /* Runs the task, or queues it for the progress thread. On -errno the task is dropped. */
 int stream_push(stream *s, task &&t);
-/* As stream_push() for a list of requests or a call: all or none. Takes ownership of the list. */
-int stream_push_all(stream *s, queued *first);
+/* As stream_push() for a list of requests or a call: all or none. found: as stream_submit(). Takes the list over. */
+int stream_push_all(stream *s, queued *first, const lookups *found = nullptr);
 /* Frees tasks that were not accepted. */
 void queued_delete(queued *first);
 /* Runs a gated stream's queue until a task has to wait; true: progress was made. Takes the hardware queue's lock. */

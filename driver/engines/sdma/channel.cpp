@@ -235,6 +235,7 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->record_iova = c->iova + offsetof(status_block, record.completed);
 	if (dev_->region_map(vfio::region_bar0, chan_doorbell(c->index), chan_stride, &c->doorbell_page) == 0)
 		c->doorbell = c->doorbell_page.data();
+	c->ops = c->doorbell ? &ring_ops : &trapped_ops;
 	c->wake_fd = dev_->region_doorbell_fd(vfio::region_bar0, chan_ctrl(c->index) + chan_wake);
 	c->irq_fd[dma::irq_waiter] = vectors_[waiter_vector(c->index)].get();
 	c->irq_fd[dma::irq_service] = vectors_[0].get();

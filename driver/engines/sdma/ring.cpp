@@ -154,22 +154,27 @@ static bool ring_last_use(const dma::channel *ch, const dma::iova_range &where, 
 	return find_last_use(ch, where, seq, [c](u64 at) { return request_of(&c->ring[at & c->mask]); });
 }
 
-const dma::channel_ops ring_ops = {
-	.post = ring_post,
-	.doorbell = ring_doorbell,
-	.submit_copy = ring_submit_copy,
-	.wake = ring_wake,
-	.arm = ring_arm,
-	.cancel = ring_cancel,
-	.resume = ring_resume,
-	.stop = ring_stop,
-	.abort = ring_abort,
-	.restart = ring_restart,
-	.begun = ring_begun,
-	.in_wait = ring_in_wait,
-	.describe = ring_describe,
-	.last_use = ring_last_use,
-	.close = channel_close,
-};
+static constexpr dma::channel_ops ops_with(decltype(dma::channel_ops::submit_copy) submit_copy)
+{
+	return {
+		.post = ring_post,
+		.doorbell = ring_doorbell,
+		.submit_copy = submit_copy,
+		.wake = ring_wake,
+		.arm = ring_arm,
+		.cancel = ring_cancel,
+		.resume = ring_resume,
+		.stop = ring_stop,
+		.abort = ring_abort,
+		.restart = ring_restart,
+		.begun = ring_begun,
+		.in_wait = ring_in_wait,
+		.describe = ring_describe,
+		.last_use = ring_last_use,
+		.close = channel_close,
+	};
+}
+
+const dma::channel_ops ring_ops = ops_with(ring_submit_copy), trapped_ops = ops_with(nullptr);
 
 } // namespace usdma::sdma

@@ -132,7 +132,8 @@ private:
 	bool resetting_ = false; /* atomic */
 };
 
-extern const dma::channel_ops ring_ops;
+/* trapped: each doorbell is a message to the server, or a system call, which submit_copy() must not make. */
+extern const dma::channel_ops ring_ops, trapped_ops;
 /* Disables the channel; on return of 0 the device accesses nothing of it any more. */
 int switch_off(sdma_channel *c);
 void channel_close(dma::channel *ch);

@@ -44,6 +44,12 @@ template <class... T> inline int fail_in(int err, const char *, T...)
 	return fail(ENOMEM, "no memory for %s", what);
 }
 
+/* The failure of a step within a call that waits, whose -ETIMEDOUT says "not yet" and nothing else. */
+inline int as_failure(int err)
+{
+	return err == -ETIMEDOUT ? -ETIME : err;
+}
+
 /* This thread's latest error text, or "". Valid until the next failure. */
 const char *error_text();
 void error_clear();

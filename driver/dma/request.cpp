@@ -21,7 +21,7 @@ static constexpr reason_row reasons[] = {
 	{"source not readable", EFAULT},
 	{"destination not writable", EFAULT},
 	{"unaligned address", EINVAL},
-	{"wait timed out", ETIMEDOUT},
+	{"wait timed out", ETIME}, /* ETIMEDOUT is of calls that wait: not yet */
 	{"damaged descriptor", EIO},
 	{"transfer failed", EIO},
 	{"stopped", ECANCELED},

@@ -21,8 +21,8 @@
  *   its memory stay as they were; of a read that fails or is cancelled, up to 16 MiB behind *moved may have bytes of
  *   the file.
  * - A failure of the disk, or of the copy, is an error of the stream: usdma_stream_sync returns it, with the file's
- *   offset in the text. -ETIMEDOUT: the disk did nothing for USDMA_HANG_MS. After a failed write, bytes beyond *moved
- *   may have reached the file.
+ *   offset in the text. -ETIME: the disk did nothing for USDMA_HANG_MS, or reported a time-out (-ETIMEDOUT is left to
+ *   calls that wait: not yet). After a failed write, bytes beyond *moved may have reached the file.
  * - usdma_stream_abort, the loss of the device and usdma_close cancel operations: no memory of the program is
  *   accessed after the call or the wait has returned. What was passed to the disk before may still reach the file.
  * - A file is not locked: if others write to it or truncate it meanwhile, a read sees old or new bytes, or its end,
@@ -94,14 +94,14 @@ struct usdma_file_item {
  * have ended. A failure of one does not stop the others: each has its *moved and *error, *done (if not NULL) is the
  * number of items that have succeeded, and the stream's error is that of the first failed one in the array. Short
  * writes behind each other in the array and in a file share a request: if the disk does not answer, they fail with
- * -ETIMEDOUT together. Returns at once. Errors as usdma_file_read and usdma_file_write; -EINVAL also: kind, reserved.
+ * -ETIME together. Returns at once. Errors as usdma_file_read and usdma_file_write; -EINVAL also: kind, reserved.
  */
 USDMA_API int usdma_file_batch(usdma_stream *stream, const struct usdma_file_item *items, size_t n, size_t *done);
 
 /*
  * Without a stream: return when the bytes were moved, or with the error; do not wait for streams. On an error *moved
- * is the number of bytes that were moved before. -ETIMEDOUT: cancelled; the memory is not accessed any more. Other
- * errors as usdma_file_read and usdma_file_write, and those of the disk.
+ * is the number of bytes that were moved before. -ETIMEDOUT: not done within timeout_ms, and cancelled; the memory is
+ * not accessed any more. Other errors as usdma_file_read and usdma_file_write, and those of the disk.
  */
 USDMA_API int usdma_file_read_sync(void *dst, usdma_file *file, uint64_t offset, size_t len, size_t *moved,
 				   int timeout_ms);

@@ -27,7 +27,8 @@
  *   stream has stopped (USDMA_FAIL_STOP) or was aborted.
  * - Sizes and lengths are bytes; the names of times state their unit (ms, ns). A timeout of -1
  *   means no limit (a device that makes no progress still ends the wait, after USDMA_HANG_MS), a
- *   timeout of 0 polls. After -ETIMEDOUT the work is still in flight, and its memory still in use.
+ *   timeout of 0 polls. After -ETIMEDOUT the work is still in flight, and its memory still in use;
+ *   nothing else gives -ETIMEDOUT there: work that a device or a disk failed for its time is -ETIME.
  * - Handles are owned by the caller and released by the matching call that destroys or closes
  *   them. Returned strings belong to the library.
  * - An address is of one of three classes, decided by the address alone:
@@ -357,8 +358,8 @@ USDMA_API int usdma_stream_destroy(usdma_stream *stream);
 
 /*
  * Waits until all work submitted before has ended. If any of it failed, returns the first failure (-EFAULT bad
- * address, -EIO transfer failed, …; see usdma_stream_take_error for details) and clears it. -ETIMEDOUT: not yet;
- * -ECANCELED: the stream was aborted.
+ * address, -EIO transfer failed, -ETIME the device or a disk took too long, …; see usdma_stream_take_error for
+ * details) and clears it. -ETIMEDOUT: not yet, nothing was cleared; -ECANCELED: the stream was aborted.
  */
 USDMA_API int usdma_stream_sync(usdma_stream *stream, int timeout_ms);
 /* 1: all done; 0: not yet; or -ENODEV. Never blocks, takes no error. */

@@ -149,8 +149,8 @@ static void event_of_expired_task(void **)
 	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::in_ms(1)));
 	ok(event_record(e, s));
 	ok(event_wait(e, soon()));
-	assert_int_equal(event_see_error(e), -ETIMEDOUT);
-	assert_int_equal(stream_take_error(s, nullptr), -ETIMEDOUT);
+	assert_int_equal(event_see_error(e), -ETIME);
+	assert_int_equal(stream_take_error(s, nullptr), -ETIME);
 	ok(event_see_error(e));
 	ok(stream_wait_word(s, &word, dma::compare::eq, 1, deadline::never()));
 	ok(event_record(e, s));

@@ -102,7 +102,7 @@ staging::staging(u64 len, const device *dev) : dev_(dev), from_(pool_of(dev))
 	if (count)
 		err_ = 0;
 	else if (err_)
-		fail_in(err_, "no staging buffer for a pageable copy");
+		err_ = as_failure(fail_in(err_, "no staging buffer for a pageable copy"));
 }
 
 staging::~staging()
@@ -178,7 +178,7 @@ internal_stream::internal_stream(unsigned slot, deadline until) : dev_(slot)
 	opt.internal = true;
 	s_ = take_idle(dev_.get());
 	if (!s_)
-		err_ = stream_create(dev_.get(), opt, &s_);
+		err_ = as_failure(stream_create(dev_.get(), opt, &s_));
 	if (!s_)
 		return;
 	/* Clear an error of the previous call, which did not wait for it. */

@@ -104,7 +104,8 @@ static bool finish(operation *op, int err)
 {
 	file_group *g = op->g;
 
-	op->err = err;
+	/* The block layer and file systems report a time-out of their own as ETIMEDOUT. */
+	op->err = -as_failure(-err);
 	op->finished = true;
 	if (op->r.op == file_op::write)
 		file_writes_add(op->r.f, ~u32(0));
@@ -544,7 +545,7 @@ static bool step_operation(operation *op, file_pass *pass)
 {
 	if (step_work(op, pass))
 		return true;
-	return !op->finished && hangs(op, pass->polled_ns) ? finish(op, ETIMEDOUT) : false;
+	return !op->finished && hangs(op, pass->polled_ns) ? finish(op, ETIME) : false;
 }
 
 /*

@@ -218,7 +218,7 @@ static int fail_operation(const operation *op, bool late)
 	if (late && op->err == ECANCELED)
 		return fail_late(op->r, at);
 	return op->err ? fail(op->err, "%s a file failed at offset %llu: %s", verb(op->r.op), at,
-			      *op->g->text ? op->g->text : strerrordesc_np(op->err)) :
+			      *op->g->text ? op->g->text : file_error_text(op->err)) :
 			 0;
 }
 

@@ -14,11 +14,16 @@ int fail_dead()
 	return fail(EBADF, "the stream is destroyed already, or is being destroyed");
 }
 
+const char *file_error_text(int err)
+{
+	return err == ETIME ? "the disk did not answer within USDMA_HANG_MS" : strerrordesc_np(err);
+}
+
 int fail_task(const stream *s, const stream_error &e)
 {
 	if (e.file)
 		return fail(e.err, "stream %u: %s a file failed at offset %llu: %s", s->id, e.file, ull(e.address),
-			    strerrordesc_np(e.err));
+			    file_error_text(e.err));
 	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, sequence %llu)", s->id,
 		    dma::fault_name(e.reason), static_cast<unsigned long long>(e.address),
 		    static_cast<unsigned long long>(e.seq));
@@ -39,7 +44,7 @@ static void note_error(stream *s, const stream_error &e)
 
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq)
 {
-	note_error(s, {err, reason, address, seq});
+	note_error(s, {-as_failure(-err), reason, address, seq});
 }
 
 void stream_note_file_error(stream *s, int err, const char *what, u64 offset)

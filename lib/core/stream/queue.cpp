@@ -63,7 +63,7 @@ static bool gate_expired(stream *s, const task &t)
 {
 	if (!t.until.passed())
 		return false;
-	stream_note_error(s, ETIMEDOUT, dma::fault_reason::timeout, 0, s->last);
+	stream_note_error(s, ETIME, dma::fault_reason::timeout, 0, s->last);
 	return true;
 }
 

@@ -171,6 +171,8 @@ bool stream_spin(const stream *s);
 /* Set the error text; return -errno. */
 int fail_dead();
 int fail_task(const stream *s, const stream_error &e);
+/* Of an operation on a file, by its positive errno. */
+const char *file_error_text(int err);
 /* Returns the pending error (0 or -errno) and clears it unless the stream has stopped. */
 int stream_take_error(stream *s, stream_error *out);
 /* As stream_take_error(), for a check of stream_wait_check(): a positive errno, or 0. */

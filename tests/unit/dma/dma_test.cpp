@@ -38,7 +38,7 @@ static void fault_errnos(void **)
 		{dst_unmapped, EFAULT},
 		{src_denied, EFAULT},
 		{dst_denied, EFAULT},
-		{timeout, ETIMEDOUT},
+		{timeout, ETIME},
 		{bad_tag, EIO},
 		{transfer, EIO},
 		{injected, EIO},

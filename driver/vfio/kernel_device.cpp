@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio/kernel_device.h"
 
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "driver/vfio/region.h"
 
@@ -156,6 +157,7 @@ int kernel_device::find_access(unsigned index, u64 offset, u64 len, u32 right, u
 
 int kernel_device::region_read(unsigned index, u64 offset, void *buf, size_t len)
 {
+	const no_cancel scope;
 	u8 *p = static_cast<u8 *>(buf);
 	u64 at;
 	const int err = find_access(index, offset, len, region_readable, &at);
@@ -179,6 +181,7 @@ int kernel_device::region_read(unsigned index, u64 offset, void *buf, size_t len
 
 int kernel_device::region_write(unsigned index, u64 offset, const void *buf, size_t len)
 {
+	const no_cancel scope;
 	const u8 *p = static_cast<const u8 *>(buf);
 	u64 at;
 	const int err = find_access(index, offset, len, region_writable, &at);

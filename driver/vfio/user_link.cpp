@@ -2,6 +2,7 @@
 #include "driver/vfio/user_link.h"
 
 #include "driver/base/barrier.h"
+#include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/futex_lock.h"
@@ -208,6 +209,7 @@ static int server_error(proto::command cmd, u32 error)
 
 int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply)
 {
+	const no_cancel scope;
 	const deadline until = reply_deadline();
 	pending p;
 	int err;

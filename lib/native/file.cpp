@@ -23,6 +23,7 @@ using file_ref = std::unique_ptr<core::file, file_release>;
 } // namespace
 
 #define guard_file(name, handle)                                                                                       \
+	const no_cancel no_exit;                                                                                       \
 	if (unlikely(core::forked()))                                                                                  \
 		return core::fail_forked();                                                                            \
 	const file_ref name(core::file_enter(handle));                                                                 \

@@ -11,6 +11,7 @@
 #include "acl/rt_compat.h"
 #include "tests/integration/every_call.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/until.h"
 
 TEST_LEAKS
 
@@ -261,6 +262,35 @@ static void in_children(void **)
 /* The thread sets the context of this world before its call. */
 static world *current_world;
 
+static std::atomic<bool> goes_on;
+
+static void wait_to_go_on(void *)
+{
+	while (!goes_on)
+		std::this_thread::yield();
+}
+
+/*
+ * Memory whose free was deferred, for copies that have ended: the next call that checks completes it, and unmaps the
+ * memory, of a device in another process by a message.
+ */
+static void leave_something_to_reclaim(const world &w)
+{
+	aclrtStreamStatus status;
+	void *late;
+
+	goes_on = false;
+	GOOD(aclrtMallocHost(&late, size));
+	GOOD(aclrtLaunchHostFunc(w.stream, wait_to_go_on, nullptr));
+	GOOD(aclrtMemcpyAsync(w.mem, 64, late, 64, ACL_MEMCPY_HOST_TO_DEVICE, w.stream));
+	GOOD(aclrtFreeHost(late));
+	goes_on = true;
+	until("the copy has ended", [&] {
+		GOOD(aclrtStreamQuery(w.stream, &status));
+		return status == ACL_STREAM_STATUS_COMPLETE;
+	});
+}
+
 static void with_a_cancel_pending(void **)
 {
 	int wrong = 0;
@@ -270,6 +300,7 @@ static void with_a_cancel_pending(void **)
 		aclrtStream s;
 		void *p;
 
+		leave_something_to_reclaim(w);
 		current_world = &w;
 		cancelled_call<world> one{&w, &c};
 		one.before = [] { GOOD(aclrtSetCurrentContext(current_world->context)); };

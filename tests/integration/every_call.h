@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/core/base/section.h"
 #include "tests/support/test.h"
 
 #include <atomic>
@@ -184,6 +185,34 @@ void refuse_in_children(W &w, const std::vector<named_call<W>> &calls, const std
 	assert_int_equal(wrong, 0);
 }
 
+/* Another thread is in read sections, so that each grace period has to wait for it, longer than it spins. */
+class held_sections {
+public:
+	held_sections()
+	{
+		t_ = std::thread([this] {
+			while (!stop_) {
+				const core::read_section in;
+				const timespec some = {0, 1'000'000};
+
+				inside_ = true;
+				nanosleep(&some, nullptr);
+			}
+		});
+		while (!inside_)
+			std::this_thread::yield();
+	}
+	~held_sections()
+	{
+		stop_ = true;
+		t_.join();
+	}
+
+private:
+	std::atomic<bool> stop_{false}, inside_{false};
+	std::thread t_;
+};
+
 /* A call by a thread with a pending cancellation: the first cancellation point would end the thread. */
 template <class W> struct cancelled_call {
 	W *w;
@@ -210,6 +239,7 @@ template <class W> struct cancelled_call {
 	/* Returns true if the call returned and the thread was cancelled after it. */
 	bool run()
 	{
+		const held_sections held;
 		pthread_t t;
 		void *end = nullptr;
 

@@ -13,6 +13,7 @@
  *
  * No step takes the lock of a stream or a hardware queue. A batch of frees takes one snapshot for the last two steps.
  */
+#include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/internal.h"
@@ -450,6 +451,8 @@ void memory_reclaim()
 {
 	if (likely(!load_relaxed(&mem_state().deferred_count)) || is_blocked())
 		return;
+	/* Also called by fast paths, which have none. */
+	const no_cancel scope;
 	/* A holder of the lock allocates or frees, and reclaims by itself. */
 	std::unique_lock guard(mem_state().lock, std::try_to_lock);
 	if (guard.owns_lock())

@@ -51,6 +51,8 @@ void event_unref(event *e)
 
 int event_destroy(const void *handle)
 {
+	const no_cancel scope;
+
 	if (forked())
 		return fail_forked();
 	event *e = event_find(handle);

@@ -30,6 +30,15 @@ inline int eventfd_make()
 	return fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
+/*
+ * The same for one that an io_uring reads: blocking, because before Linux 5.15 a read of a non-blocking one fails with
+ * -EAGAIN at once instead of waiting.
+ */
+inline int eventfd_make_for_ring()
+{
+	return fd_above_stdio(eventfd(0, EFD_CLOEXEC));
+}
+
 /* By /proc/self/fd, whose text for an eventfd no file name can imitate. */
 bool is_eventfd(int fd);
 

@@ -5,13 +5,11 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
-#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/thread.h"
 
 #include <algorithm>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 namespace usdma::dma {
 
@@ -45,8 +43,7 @@ int ring_channel::begin(const channel_config &cfg, int vector)
 	store_release(&record_->completed, cfg.first_seq);
 	control_.reset(eventfd_make());
 	for (unsigned i = 0; i < irq_slots; i++) {
-		/* Blocking: a read through io_uring then sleeps. */
-		irq_[i].reset(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));
+		irq_[i].reset(eventfd_make_for_ring());
 		irq_fd[i] = irq_[i].get();
 	}
 	if (!control_.valid() || !irq_[0].valid() || !irq_[1].valid())

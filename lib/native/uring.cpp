@@ -6,14 +6,13 @@
  */
 #include "usdma/uring.h"
 
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/base/slab.h"
 #include "lib/native/handles.h"
 
 #include <liburing.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 using namespace usdma;
 
@@ -52,8 +51,7 @@ int usdma_completion_create(usdma_completion **out)
 	*out = nullptr;
 	if (core::is_other_process())
 		return core::fail_forked();
-	/* Not EFD_NONBLOCK: the io_uring read would fail with -EAGAIN instead of waiting. */
-	unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));
+	unique_fd fd(eventfd_make_for_ring());
 
 	if (!fd.valid())
 		return fail_errno("%s: eventfd", __func__);

@@ -31,7 +31,7 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	store_release(&rec->completed, cfg.first_seq);
 	for (unsigned i = 0; i < dma::irq_slots; i++) {
 		store_seq_cst(&arm_[i], no_arm);
-		irq_[i].reset(eventfd_make());
+		irq_[i].reset(eventfd_make_for_ring());
 		if (!irq_[i].valid())
 			return fail_errno("no eventfd for a channel");
 		irq_fd[i] = irq_[i].get();

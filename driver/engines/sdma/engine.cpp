@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/fd.h"
+#include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/engines/sdma/sdma.h"
 
 #include <algorithm>
-#include <sys/eventfd.h>
 
 namespace usdma::sdma {
 
@@ -86,8 +85,7 @@ int sdma_engine::try_vectors(u32 n)
 	if (!try_reserve(raw, n) || !try_reserve(vectors_, n))
 		return no_memory("the list of interrupts");
 	for (u32 i = 0; i < n; i++) {
-		/* Blocking: a read through io_uring then sleeps; a non-blocking one would fail at once. */
-		unique_fd fd(fd_above_stdio(eventfd(0, EFD_CLOEXEC)));
+		unique_fd fd(eventfd_make_for_ring());
 
 		if (!fd.valid())
 			return fail_errno("cannot make eventfd %u of %u for interrupts", i + 1, n);

@@ -401,8 +401,9 @@ USDMA_API int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_s
 /*
  * Adds 1 to the eventfd (any file that takes an 8-byte write of 1) when all work submitted before has ended. The
  * descriptor is duplicated: the caller may close its own. A file that is full is written later, when it has space,
- * and blocks nothing. Returns at once. -EBADF also: fd is not open; -EMFILE. For completions in the caller's
- * io_uring see <usdma/uring.h>.
+ * and blocks nothing: also after the stream was destroyed or its device closed, which do not wait for that. The
+ * duplicate stays open until then. Returns at once. -EBADF also: fd is not open; -EMFILE. For completions in the
+ * caller's io_uring see <usdma/uring.h>.
  */
 USDMA_API int usdma_stream_signal_fd(usdma_stream *stream, int fd);
 

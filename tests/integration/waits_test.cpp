@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <functional>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -252,6 +253,36 @@ static void full_socket(void **)
 	overfill(fds);
 }
 
+/* The signals come when the counter has space, also after the stream and its device have ended. */
+static void full_eventfd(void **)
+{
+	constexpr uint64_t most = UINT64_MAX - 1, signals = 3;
+
+	for (const int flags : {0, int(EFD_NONBLOCK)}) {
+		const int fd = eventfd(0, EFD_CLOEXEC | flags);
+		pollfd p = {fd, POLLIN, 0};
+		uint64_t n = most;
+
+		assert_int_equal(write(fd, &n, sizeof(n)), sizeof(n));
+		{
+			device dev;
+			stream s(dev);
+
+			for (uint64_t i = 0; i < signals; i++)
+				WORKS(usdma_stream_signal_fd(s, fd));
+			WORKS(usdma_stream_sync(s, long_ms));
+			check_other_streams(dev);
+		}
+		assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+		assert_true(n == most);
+		for (uint64_t got = 0; got < signals; got += n) {
+			assert_int_equal(poll(&p, 1, long_ms), 1);
+			assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+		}
+		close(fd);
+	}
+}
+
 /* The read end is closed: no thread gets SIGPIPE. */
 static void reader_is_closed(void **)
 {
@@ -366,6 +397,7 @@ int main()
 		cmocka_unit_test(an_aborted_batch_counts_submitted_items),
 		cmocka_unit_test(full_pipe),
 		cmocka_unit_test(full_socket),
+		cmocka_unit_test(full_eventfd),
 		cmocka_unit_test(reader_is_closed),
 		cmocka_unit_test(wait_across_devices),
 		cmocka_unit_test(freed_during_a_wait),

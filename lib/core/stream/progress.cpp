@@ -194,6 +194,7 @@ bool pass()
 	/* A gate may depend on a halted or hung ring of any device that has no waiter. */
 	if (!nothing_to_do())
 		devices_poll();
+	signals_retry();
 	/* Before the streams, whose blocking calls wait for these. */
 	if (call_slot *ready = take_ready()) {
 		deliver_all(ready);
@@ -299,6 +300,7 @@ u64 arm_all(sleep_lists *to)
 	for (const call_slot *w = progress->call_slots; w; w = w->next)
 		all &= add_interest(&to->hw_queues, interest_of_call(w));
 	progress->list_lock.unlock();
+	all &= signals_listen(&to->fds);
 	if (limits.polls_words)
 		devices_arm_held();
 	for (const interest &i : to->hw_queues) {
@@ -307,7 +309,9 @@ u64 arm_all(sleep_lists *to)
 			hwq_arm_service(i.ln, i.seq);
 	}
 	/* Without memory to wait for all interrupts, poll. */
-	return all ? limits.ns : std::min(limits.ns, word_poll_ns);
+	if (!all)
+		return std::min(limits.ns, word_poll_ns);
+	return nothing_to_do() ? ~u64(0) : limits.ns;
 }
 
 void drain(const std::vector<pollfd> &fds)
@@ -363,7 +367,7 @@ void arm_and_sleep(sleep_lists *to)
 	store_fence(&progress->asleep, 1u);
 	const u64 sleep_ns = arm_all(to);
 	if (!progress_run_behind() && !load_seq_cst(&progress->closing))
-		sleep_on(to->fds, !wakes ? word_poll_ns : nothing_to_do() ? ~u64(0) : sleep_ns);
+		sleep_on(to->fds, wakes ? sleep_ns : word_poll_ns);
 	store_relaxed(&progress->asleep, 0u);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Signals to the caller's file descriptors. An eventfd is written by the thread that detects completion. Any
- * other file could block there or raise SIGPIPE in a thread of the program: a library thread writes to those
- * without blocking, so that a file without a reader does not delay the others.
+ * Signals to the caller's file descriptors. An eventfd is written by the thread that detects completion, or, if it is
+ * full, by a later pass of the progress thread, which waits for space. Any other file could block there or raise
+ * SIGPIPE in a thread of the program: a library thread writes to those without blocking, so that a file without a
+ * reader does not delay the others.
  */
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
@@ -10,8 +11,9 @@
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "driver/base/unique_fd.h"
+#include "driver/base/grow.h"
 #include "lib/core/base/slab.h"
-#include "lib/core/stream/stream.h"
+#include "lib/core/stream/task.h"
 
 #include <cstdio>
 #include <cstring>
@@ -41,6 +43,14 @@ struct writer_state {
 	int wake_fd = -1;
 };
 constinit no_destructor<writer_state> writer;
+
+/* Eventfds without space. */
+struct full_eventfds {
+	std::mutex lock;
+	file_signal *all = nullptr;
+	u32 any = 0; /* atomic: a pass with none takes no lock */
+};
+constinit no_destructor<full_eventfds> full;
 
 /* Files polled at once; the others are retried after poll_ms. */
 constexpr unsigned most_polled = 63;
@@ -133,10 +143,19 @@ int start_writer()
 
 void to_eventfd(void *arg, call_token *)
 {
-	const unique_fd fd(int(reinterpret_cast<intptr_t>(arg)));
+	auto *f = static_cast<file_signal *>(arg);
 
-	/* If the counter is saturated the eventfd is readable anyway. */
-	eventfd_signal(fd.get());
+	if (likely(eventfd_signal(f->fd.get()))) {
+		delete f;
+		return;
+	}
+	{
+		std::lock_guard guard(full->lock);
+
+		f->next = std::exchange(full->all, f);
+		store_relaxed(&full->any, 1u);
+	}
+	progress_kick();
 }
 
 void to_writer(void *arg, call_token *)
@@ -188,15 +207,55 @@ int signal_file(stream *s, int fd)
 
 } // namespace
 
+/* Not try_write(): a counter that the kernel let overflow (POLLERR) would block it. */
+static bool retry(const file_signal &f)
+{
+	if (!eventfd_ready(f.fd.get(), POLLOUT))
+		return false;
+	if (!eventfd_signal(f.fd.get()))
+		log_warn("signalling an eventfd of stream work failed: %s", strerrordesc_np(errno));
+	return true;
+}
+
+void signals_retry()
+{
+	if (likely(!load_relaxed(&full->any)))
+		return;
+	std::lock_guard guard(full->lock);
+	for (file_signal **at = &full->all; file_signal *f = *at;) {
+		if (!retry(*f)) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		delete f;
+	}
+	store_relaxed(&full->any, u32(full->all != nullptr));
+}
+
+bool signals_listen(std::vector<pollfd> *fds)
+{
+	bool all = true;
+
+	if (likely(!load_relaxed(&full->any)))
+		return true;
+	std::lock_guard guard(full->lock);
+	/* POLLERR would end each sleep at once. */
+	for (const file_signal *f = full->all; f; f = f->next)
+		all &= !eventfd_ready(f->fd.get(), POLLERR) && try_push(*fds, pollfd{f->fd.get(), POLLOUT, 0});
+	return all;
+}
+
 int stream_signal_eventfd(stream *s, int fd)
 {
-	const int mine = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	auto *f = new (std::nothrow) file_signal;
 
-	if (mine < 0)
-		return fail_errno("file descriptor %d", fd);
-	const int err = stream_call(s, to_eventfd, reinterpret_cast<void *>(intptr_t(mine)), false);
+	if (!f)
+		return no_memory("a signal");
+	f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false) : fail_errno("file descriptor %d", fd);
 	if (err)
-		close(mine);
+		delete f;
 	return err;
 }
 

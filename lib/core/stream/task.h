@@ -8,6 +8,8 @@
 #include "lib/core/stream/stream.h"
 
 #include <memory>
+#include <poll.h>
+#include <vector>
 
 namespace usdma::core {
 
@@ -153,6 +155,10 @@ int record_wait(record *r, deadline until);
 u64 progress_number();
 /* Lists a stream whose queue is not empty; with its hardware queue's lock held. Starts the thread on first use. */
 int progress_add(stream *s);
+/* Writes to eventfds that were full, if they have space now. */
+void signals_retry();
+/* Adds those that still are. False: poll them. */
+bool signals_listen(std::vector<pollfd> *fds);
 /* Unlists it; true: the caller now owns the list's reference. With its hardware queue's lock held. */
 bool progress_remove(stream *s);
 /*

@@ -102,6 +102,36 @@ static void io_uring_is_forbidden(void **)
 	});
 }
 
+/* As a program that sandboxes itself once it has opened its files; a write is in flight. */
+static void io_uring_is_forbidden_later(void **)
+{
+	if (!can_refuse_calls())
+		skip();
+	in_a_child([] {
+		auto gen = rng(3);
+		const bytes want = random_bytes(8 * MiB, gen);
+		const temporary t;
+		{
+			device dev;
+			stream s(dev);
+			const file f(dev, t.fd());
+			const block src(dev, kind::pinned, want.size());
+
+			put(dev, src, want);
+			WORKS(usdma_file_write(s, f, 0, src.data(), 4096, nullptr));
+			WORKS(usdma_stream_sync(s, long_ms));
+			WORKS(usdma_file_write(s, f, 0, src.data(), want.size(), nullptr));
+			if (!refuse_call(SYS_io_uring_enter, EPERM))
+				return 2;
+			WORKS(usdma_file_sync(s, f));
+			WORKS(usdma_stream_sync(s, long_ms));
+		}
+		assert_true(t.get() == want);
+		any_range("/tmp", gen);
+		return threads_named("usdma-disk") ? 0 : 3;
+	});
+}
+
 /* Number of write system calls of this process; 0: the kernel does not count them. */
 static size_t write_calls()
 {
@@ -646,6 +676,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(io_uring_is_forbidden),
+		cmocka_unit_test(io_uring_is_forbidden_later),
 		cmocka_unit_test(short_writes_share_a_request),
 		cmocka_unit_test(every_byte),
 		cmocka_unit_test(many_files_at_once),

@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 namespace usdma::test {
 
@@ -17,7 +18,7 @@ inline bool can_refuse_calls()
 	return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0;
 }
 
-/* For good, for this thread and those that it starts: call it in a child.  False: the filter cannot be installed. */
+/* For good, for all threads: call it in a child.  False: the filter cannot be installed. */
 inline bool refuse_call(unsigned call, unsigned err)
 {
 	sock_filter steps[] = {
@@ -28,7 +29,8 @@ inline bool refuse_call(unsigned call, unsigned err)
 	};
 	const sock_fprog filter = {std::size(steps), steps};
 
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter);
 }
 
 } // namespace usdma::test

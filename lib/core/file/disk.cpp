@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests to the disk: by one io_uring, or, where that is not available, by a few threads. Both raise the file
- * thread's eventfd at a completion; no thread waits in io_uring. Its workers start the requests: where a file is on the
- * disk may have to be read first, and ext4 waits for that, also in io_uring_enter(2).
+ * Requests to the disk: by one io_uring, or, where that is not available, by a few threads; also once the kernel
+ * refuses io_uring_enter(2) (a sandbox may be installed at any time). Both raise the file thread's eventfd at a
+ * completion; no thread waits in io_uring. Its workers start the requests: where a file is on the disk may have to be
+ * read first, and ext4 waits for that, also in io_uring_enter(2).
  */
 #include "lib/core/file/internal.h"
 
@@ -32,9 +33,10 @@ constexpr u64 caller_recheck_ns = 1000 * ns_per_ms;
 struct disk_state {
 	io_uring ring{};
 	bool has_ring = false, registers = false;
+	bool had_ring = false;           /* requests may come back from it */
 	bool used[most_registered] = {}; /* of the ring's table */
 	unsigned in_flight = 0;
-	/* Without a ring. */
+	/* Without a ring, or after its loss. */
 	int wake_fd = -1;
 	futex_lock lock; /* the lists */
 	piece *todo = nullptr, **todo_end = &todo;
@@ -183,6 +185,16 @@ piece *take_todo()
 	return p;
 }
 
+void put_done(piece *p)
+{
+	p->next_queued = nullptr;
+	disk->lock.lock();
+	*disk->done_end = p;
+	disk->done_end = &p->next_queued;
+	disk->lock.unlock();
+	eventfd_signal(disk->wake_fd);
+}
+
 void *caller_main(void *)
 {
 	thread_name("usdma-disk");
@@ -195,12 +207,7 @@ void *caller_main(void *)
 			continue;
 		}
 		p->res = call_disk(p);
-		p->next_queued = nullptr;
-		disk->lock.lock();
-		*disk->done_end = p;
-		disk->done_end = &p->next_queued;
-		disk->lock.unlock();
-		eventfd_signal(disk->wake_fd);
+		put_done(p);
 	}
 }
 
@@ -217,7 +224,11 @@ int threads_grow()
 
 void threads_post(piece *p)
 {
-	threads_grow(); /* without it the others do it */
+	/* Without a new one the others do it; without any, which a sandbox may forbid, the caller. */
+	if (threads_grow() && !disk->threads) {
+		p->res = call_disk(p);
+		return put_done(p);
+	}
 	p->next_queued = nullptr;
 	disk->lock.lock();
 	*disk->todo_end = p;
@@ -244,7 +255,7 @@ piece *threads_take()
 int disk_open(int wake_fd)
 {
 	disk->wake_fd = wake_fd;
-	disk->has_ring = ring_open(wake_fd);
+	disk->has_ring = disk->had_ring = ring_open(wake_fd);
 	if (!disk->has_ring)
 		return threads_grow();
 	disk->registers = io_uring_register_buffers_sparse(&disk->ring, most_registered) == 0;
@@ -253,31 +264,53 @@ int disk_open(int wake_fd)
 
 bool disk_start(piece *p)
 {
-	if (disk->in_flight >= most_in_flight)
-		return false;
-	if (disk->has_ring && !ring_start(p)) {
+	bool queued = disk->has_ring && ring_start(p);
+
+	if (disk->has_ring && !queued) {
 		disk_flush();
-		if (!ring_start(p))
-			return false;
+		queued = disk->has_ring && ring_start(p);
 	}
+	if (!queued && disk->has_ring)
+		return false;
 	p->at_disk = true;
 	disk->in_flight++;
-	if (!disk->has_ring)
+	if (!queued)
 		threads_post(p);
 	return true;
 }
 
+/*
+ * What the kernel has not taken goes to threads. What it has is at the disk, and comes back through the ring's memory,
+ * without a system call; its staging memory is not used again before.
+ */
+static void ring_lose(int err)
+{
+	const io_uring_sq &sq = disk->ring.sq;
+
+	log_warn("io_uring refuses requests for files (%s): threads read and write them from now on",
+		 strerrordesc_np(-err));
+	disk->has_ring = false;
+	for (unsigned at = load_acquire(sq.khead); at != sq.sqe_tail; at++)
+		if (const u64 p = sq.sqes[at & sq.ring_mask].user_data)
+			threads_post(reinterpret_cast<piece *>(p));
+}
+
 void disk_flush()
 {
-	/* An error (-EAGAIN, -EBUSY) leaves them queued for the next time. */
-	if (disk->has_ring && io_uring_sq_ready(&disk->ring))
-		io_uring_submit(&disk->ring);
+	if (!disk->has_ring || !io_uring_sq_ready(&disk->ring))
+		return;
+	const int n = io_uring_submit(&disk->ring);
+	/* The first four leave them queued for the next time. */
+	if (n < 0 && n != -EAGAIN && n != -EBUSY && n != -EINTR && n != -ENOMEM)
+		ring_lose(n);
 }
 
 piece *disk_take()
 {
-	piece *p = disk->has_ring ? ring_take() : threads_take();
+	piece *p = disk->had_ring ? ring_take() : nullptr;
 
+	if (!p)
+		p = threads_take();
 	if (p) {
 		p->at_disk = false;
 		disk->in_flight--;

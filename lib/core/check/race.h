@@ -91,10 +91,14 @@ u32 race_frames_enter(u32 frames);
 
 /* ---- host functions ------------------------------------------------------------------------------- */
 
+/* Its start, and its end if the stream waits for it. */
+struct race_call_signals {
+	signal_ref start, end;
+};
 /* group, by: those of its call_scope; token: of call_done(), nullptr: the stream does not wait. */
-void race_call(context_id s, const void *group, u64 by, const void *token);
-/* The last one was not made. */
-void race_call_refused(const void *group, u64 by);
+race_call_signals race_call(context_id s, const void *group, u64 by, const void *token);
+/* That call was not made after all. */
+void race_call_refused(const void *group, u64 by, const void *token, const race_call_signals &which);
 /* The oldest of these runs. */
 void race_call_starts(const void *group, u64 by);
 void race_call_done(const void *token);

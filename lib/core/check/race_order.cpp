@@ -85,28 +85,39 @@ void race_word_reset(u64 key)
 
 /* ---- host functions --------------------------------------------------------------------------------- */
 
-void race_call(context_id s, const void *group, u64 by, const void *token)
+race_call_signals race_call(context_id s, const void *group, u64 by, const void *token)
 {
-	within_race([&](race_state &r) {
-		const race_signal start = {std::make_shared<order_signal>(), s};
+	race_call_signals made;
 
-		r.order.submit_signal(s, r.host, start.given);
+	within_race([&](race_state &r) {
+		made.start = std::make_shared<order_signal>();
+		r.order.submit_signal(s, r.host, made.start);
 		/* That of a test's own delivery has no start. */
 		if (by || !token)
-			r.calls[{group, by}].push_back(start);
+			r.calls[{group, by}].push_back({made.start, s});
 		if (!token)
 			return;
-		const signal_ref end = std::make_shared<order_signal>();
-		r.tokens.insert_or_assign(token, end);
-		r.order.submit_wait(s, r.host, end);
+		made.end = std::make_shared<order_signal>();
+		r.tokens.insert_or_assign(token, made.end);
+		r.order.submit_wait(s, r.host, made.end);
 	});
+	return made;
 }
 
-void race_call_refused(const void *group, u64 by)
+/* The token may be another call's by now, as may the newest of the group. */
+void race_call_refused(const void *group, u64 by, const void *token, const race_call_signals &which)
 {
 	within_race([&](race_state &r) {
-		if (const auto it = r.calls.find({group, by}); it != r.calls.end())
-			it->second.pop_back();
+		if (const auto it = r.calls.find({group, by}); it != r.calls.end()) {
+			std::erase_if(it->second, [&](const race_signal &s) { return s.given == which.start; });
+			if (it->second.empty())
+				r.calls.erase(it);
+		}
+		if (!which.end)
+			return;
+		if (const auto it = r.tokens.find(token); it != r.tokens.end() && it->second == which.end)
+			r.tokens.erase(it);
+		r.order.give(r.host, which.end);
 	});
 }
 

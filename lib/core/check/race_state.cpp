@@ -426,6 +426,10 @@ u64 race_stream_mark(context_id s)
 void race_stream_waited(context_id s, u64 mark)
 {
 	within_race([&](race_state &r) {
+		/* Signals of files, which have no thread, were dropped or are due. */
+		if (mark == race_everything)
+			std::erase_if(r.calls,
+				      [s](const auto &c) { return !c.first.second && c.second.front().by == s; });
 		r.order.waited_for_stream(r.host, s, mark);
 		r.host_knows();
 	});

@@ -134,14 +134,14 @@ static const void *group_of(const stream *s, u64 by)
 	return by ? static_cast<const void *>(s->group) : s;
 }
 
-void stream_check_call(const stream *s, u64 by, const call_token *done)
+race_call_signals stream_check_call(const stream *s, u64 by, const call_token *done)
 {
-	race_call(s->order, group_of(s, by), by, done);
+	return race_call(s->order, group_of(s, by), by, done);
 }
 
-void stream_check_no_call(const stream *s, u64 by)
+void stream_check_no_call(const stream *s, u64 by, const call_token *done, const race_call_signals &which)
 {
-	race_call_refused(group_of(s, by), by);
+	race_call_refused(group_of(s, by), by, done, which);
 }
 
 } // namespace usdma::core

@@ -398,7 +398,8 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 {
 	task t;
 
-	if (s->order)
+	/* One that is refused makes no order, and would hide what comes after it. */
+	if (s->order && !stream_refuses(s))
 		stream_check_gate(s, seen);
 	t.kind = task_kind::gate_check;
 	t.check = check;
@@ -476,12 +477,14 @@ int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 static int push_checked_call(stream *s, task &t)
 {
 	const u64 by = t.by;
+	const call_token *const token = t.token;
+	race_call_signals made;
 
 	if (s->order)
-		stream_check_call(s, by, t.token);
+		made = stream_check_call(s, by, token);
 	const int err = stream_push(s, std::move(t));
 	if (err && s->order)
-		stream_check_no_call(s, by);
+		stream_check_no_call(s, by, token, made);
 	return err;
 }
 

@@ -121,9 +121,9 @@ int peek_error(stream *s, bool once);
 void stream_check_requests(const stream *s, const dma::request *r, size_t n);
 /* A gate. */
 void stream_check_gate(const stream *s, const seen_word *seen);
-/* A call, before it is pushed; nothing: it was refused. */
-void stream_check_call(const stream *s, u64 by, const call_token *done);
-void stream_check_no_call(const stream *s, u64 by);
+/* A call, before it is pushed; no call: it was refused. */
+race_call_signals stream_check_call(const stream *s, u64 by, const call_token *done);
+void stream_check_no_call(const stream *s, u64 by, const call_token *done, const race_call_signals &which);
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 

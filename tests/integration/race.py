@@ -98,7 +98,9 @@ KINDS = {"write_after_read": "write after read", "read_before_load": "read after
          "local_freed": "free in use", "freed_before_event": "free in use", "prefetch_overtakes": "write after read",
          "not_recorded": "write after read", "pages_released": "write after write", "event_ignored": "write after read",
          "wait_elided": "write after read", "non_blocking_source": "source changed", "default_only": "free in use",
-         "result_too_early": "read after write"}
+         "result_too_early": "read after write", "file_between": "read after write", "file_used_early": "read after write",
+         "file_saved_early": "read after write", "file_source_reused": "source changed", "file_synchronous": "write after read",
+         "calls_refused": "source changed"}
 # Only reported with USDMA_CHECK=guard.
 GUARD = {name: "read after write" if name == "guard_load" else "write after read"
          for name in ("guard_store", "guard_load", "guard_shared", "guard_threads", "guard_chained", "guard_fork", "guard_waited")}

@@ -247,9 +247,9 @@ constexpr one all[] = {
 
 /* ThreadSanitizer does not check device memory. */
 #ifdef BESIDE_TSAN
-static const std::vector<one> &more_cases = thread_cases;
+static const std::vector<one> *const more_cases[] = {&report_cases, &guard_cases, &thread_cases};
 #else
-static const std::vector<one> &more_cases = cusan_cases;
+static const std::vector<one> *const more_cases[] = {&report_cases, &guard_cases, &file_cases, &cusan_cases};
 #endif
 
 static int run(const one &o, char **words)
@@ -266,13 +266,15 @@ static int run(const one &o, char **words)
 
 int main(int argc, char **argv)
 {
-	for (const std::vector<one> &some :
-	     {std::vector<one>(std::begin(all), std::end(all)), report_cases, guard_cases, more_cases})
-		for (const one &o : some) {
-			if (argc < 3)
-				printf("%s\n", o.name);
-			else if (!strcmp(o.name, argv[1]))
-				return run(o, argv + 2);
-		}
+	std::vector<one> each(std::begin(all), std::end(all));
+
+	for (const std::vector<one> *some : more_cases)
+		each.insert(each.end(), some->begin(), some->end());
+	for (const one &o : each) {
+		if (argc < 3)
+			printf("%s\n", o.name);
+		else if (!strcmp(o.name, argv[1]))
+			return run(o, argv + 2);
+	}
 	return argc < 3 ? 0 : 2;
 }

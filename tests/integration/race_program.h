@@ -75,6 +75,6 @@ struct one {
 	void (*run)(program &p);
 };
 
-extern const std::vector<one> report_cases, cusan_cases, guard_cases, thread_cases;
+extern const std::vector<one> report_cases, cusan_cases, guard_cases, file_cases, thread_cases;
 
 } // namespace race

@@ -58,6 +58,14 @@ void race_submit(context_id s, const char *what, std::span<const stream_access> 
 void race_batch(context_id s, const char *what, std::span<const stream_access> items);
 /* By a thread, at once. */
 void race_access(const char *what, std::span<const stream_access> ranges);
+/* Accesses of this thread until the end of the scope are those of an operation that was submitted before. */
+class race_entered {
+public:
+	race_entered();
+	~race_entered();
+	race_entered(const race_entered &) = delete;
+	race_entered &operator=(const race_entered &) = delete;
+};
 /* The mark of what was submitted so far. race_stream_waited: all of that has ended, and the caller knows. */
 u64 race_stream_mark(context_id s);
 inline constexpr u64 race_everything = history::everything;

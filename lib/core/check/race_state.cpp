@@ -400,9 +400,22 @@ void race_stream_remove(context_id s)
 	});
 }
 
+static __thread unsigned entered;
+
+race_entered::race_entered()
+{
+	entered++;
+}
+
+race_entered::~race_entered()
+{
+	entered--;
+}
+
 void race_submit(context_id s, const char *what, std::span<const stream_access> ranges)
 {
-	within_race([&](race_state &r) { r.submit(s, what, ranges); });
+	if (!entered)
+		within_race([&](race_state &r) { r.submit(s, what, ranges); });
 }
 
 void race_batch(context_id s, const char *what, std::span<const stream_access> items)
@@ -412,7 +425,8 @@ void race_batch(context_id s, const char *what, std::span<const stream_access> i
 
 void race_access(const char *what, std::span<const stream_access> ranges)
 {
-	within_race([&](race_state &r) { r.submit(r.host, what, ranges); });
+	if (!entered)
+		within_race([&](race_state &r) { r.submit(r.host, what, ranges); });
 }
 
 u64 race_stream_mark(context_id s)

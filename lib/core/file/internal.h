@@ -25,7 +25,6 @@ namespace usdma::core {
 struct file_group;
 struct operation;
 struct piece_block;
-struct race_signal;
 
 struct alignas(64) file {
 	u64 alive = 0; /* the handle */
@@ -91,10 +90,9 @@ struct operation {
 
 struct file_group {
 	file_group *next = nullptr;
-	stream *s = nullptr;           /* a reference; null: synchronous */
-	race_signal *before = nullptr; /* for the race check: the stream's earlier work */
-	size_t *done = nullptr;        /* or null */
-	u32 reached = not_reached;     /* set by the front, and entered by the thread; atomic */
+	stream *s = nullptr;       /* a reference; null: synchronous */
+	size_t *done = nullptr;    /* or null */
+	u32 reached = not_reached; /* set by the front, and entered by the thread; atomic */
 	u32 front = front_here;
 	u32 ended = 0;                     /* set by the thread, after the next two; futex */
 	const operation *failed = nullptr; /* the first one in the list */

@@ -284,6 +284,7 @@ static u8 *memory_at(const operation *op, u64 at)
 static int copy_piece(operation *op, void *dst, const void *src, u64 n)
 {
 	const slot_guard dev(op->r.f->slot);
+	const race_entered scope; /* by the call */
 
 	if (!dev)
 		return fail(ENODEV, "device %u is not open", op->r.f->slot);
@@ -507,9 +508,6 @@ static bool enter(file_group *g)
 			pieces_reached(&g->items[i]);
 			progressed(&g->items[i]);
 		}
-	/* The copies are the program's: it has waited. */
-	if (g->before)
-		race_record_waited(&g->before);
 	g->entered = true;
 	any_progress_ns = now_ns();
 	return true;

@@ -5,6 +5,7 @@
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
 #include "driver/base/futex_lock.h"
+#include "driver/base/grow.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/task.h"
 
@@ -68,7 +69,6 @@ void file_group_free(file_group *g, bool closes)
 {
 	for (size_t i = 0; i < g->n; i++)
 		file_unref(g->items[i].r.f, closes);
-	race_signal_delete(g->before);
 	delete[] g->items;
 	delete g;
 }
@@ -128,6 +128,46 @@ static int group_make(stream *s, size_t n, file_requests request, const void *ar
 	return 0;
 }
 
+/* ---- USDMA_CHECK=race: an operation counts as accessing its memory, as a copy does ---------------------------- */
+
+/* False: no memory. */
+static bool add_accesses(const file_request &r, std::vector<stream_access> *all)
+{
+	const u64 end = reinterpret_cast<u64>(r.mem) + r.len;
+
+	for (u64 at = reinterpret_cast<u64>(r.mem), n; r.op != file_op::sync && at < end; at += n) {
+		const translation p = translate(reinterpret_cast<const void *>(at));
+		const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
+
+		if (p.cls == mem_class::unregistered)
+			break;
+		n = std::min(end, p.base + p.size) - at;
+		if (!try_push(*all, stream_access{{key, key + n}, r.op == file_op::read}))
+			return false;
+	}
+	return true;
+}
+
+static const char *operation_name(const file_group *g)
+{
+	return g->n > 1 ? "file batch" : g->items->r.op == file_op::read ? "file read" : "file write";
+}
+
+static void check_accesses(const file_group *g)
+{
+	std::vector<stream_access> all;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (!add_accesses(g->items[i].r, &all))
+			return race_no_memory();
+	if (all.empty())
+		return;
+	if (g->s)
+		race_submit(g->s->order, operation_name(g), all);
+	else
+		race_access(operation_name(g), all);
+}
+
 /* ---- on a stream ---------------------------------------------------------------------------------------------- */
 
 /* Under the lock of the stream's hardware queue, when its earlier work has ended. */
@@ -176,9 +216,9 @@ int file_submit_all(stream *s, size_t n, file_requests request, const void *arg,
 	g->done = done;
 	fetch_add_relaxed(&s->refs, 1);
 	stream_outside_enter(s);
-	if (s->order)
-		race_record(s->order, &g->before);
-	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), nullptr, true,
+	if (s->order && !stream_refuses(s))
+		check_accesses(g);
+	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), &seen_nothing, true,
 					      gate_uses)) {
 		const saved_error why;
 
@@ -241,6 +281,8 @@ static int run_by_thread(const file_request &r, deadline until, u64 *landed)
 	g->reached = is_reached;
 	/* By the caller: the thread may end it after the return. */
 	op->r.moved = nullptr;
+	if (unlikely(race_on()))
+		check_accesses(g);
 	file_thread_add(g);
 	const bool late = !wait_ended(g, until.at());
 	if (late && take_back(g)) {

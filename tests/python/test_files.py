@@ -4,8 +4,10 @@ import asyncio
 import errno
 import io
 import json
+import math
 import os
 import random
+import re
 
 import numpy
 import pytest
@@ -207,6 +209,29 @@ def test_load(dev, stream, tmp_path, seed, own_stream):
         assert mem.size == 0 or content_of(stream, mem).tobytes() == a.tobytes()
 
 
+# As the format's description names them, and their bits.
+TYPES = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
+         "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64, "U64": 64}
+
+
+def test_load_every_type(dev, stream, tmp_path, seed):
+    rng, header, data = random.Random(seed), {}, b""
+    for name, bits in TYPES.items():
+        for shape in ([4, rng.randrange(1, 9)], [8], [0, 3], [2, 2, 2]):
+            size = math.prod(shape) * bits // 8
+            header[f"{name} {shape}"] = {"dtype": name, "shape": shape, "data_offsets": [len(data), len(data) + size]}
+            data += rng.randbytes(size)
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(file_of(header, data))
+    loaded = usdma.load_safetensors(path, dev)
+    assert loaded.keys() == header.keys() and len({dtype for _, dtype, _ in loaded.values()}) == len(TYPES)
+    for name, (mem, dtype, shape) in loaded.items():
+        entry = header[name]
+        begin, end = entry["data_offsets"]
+        assert shape == tuple(entry["shape"]) and mem.size == end - begin and re.fullmatch("[a-z0-9_]+", dtype)
+        assert mem.size == 0 or content_of(stream, mem).tobytes() == data[begin:end]
+
+
 def test_package_safetensors(dev, stream, tmp_path, seed):
     """The package safetensors (Debian 13) writes a file that is loaded here, and reads a file that was written here."""
     reference = pytest.importorskip("safetensors.numpy", reason="python3-safetensors is not installed")
@@ -262,6 +287,9 @@ BROKEN = {
     "twice of many": (file_of(b"{" + b"".join(b'"%d": 1,' % i for i in range(100_000)) + b'"99999": 1}'), "'99999' twice"),
     "a long name twice": (file_of(b'{"%b": 1, "%b": 1}' % (b"a" * 10_000, b"a" * 10_000)), "twice"),
     "size": (file_of(one(shape=[2, 3]), bytes(8)), "8 bytes are no F16"),
+    "half a byte": (file_of(one(dtype="F4", shape=[3, 5]), bytes(8)), "8 bytes are no F4"),
+    "a part of a byte": (file_of(one(dtype="F6_E2M3", shape=[11]), bytes(8)), "8 bytes are no F6"),
+    "two elements in a byte": (file_of(one(dtype="F4", shape=[8]), bytes(8)), "8 bytes are no F4"),
     "huge": (file_of(one(shape=[1 << 40, 1 << 40]), bytes(8)), "8 bytes are no F16"),
     "three offsets": (file_of(one(data_offsets=[0, 4, 8]), bytes(8)), "no range"),
     "backwards": (file_of(one(data_offsets=[8, 0]), bytes(8)), "no range"),
@@ -283,9 +311,9 @@ def test_broken(dev, tmp_path, what):
 
 
 def test_shapes_without_an_end():
-    assert _safetensors._bytes_of((1 << 40,) * 100_000, 2, 100).bit_length() < 100
-    assert _safetensors._bytes_of((1 << 40, 0, 1 << 40), 2, 100) == 0
-    assert _safetensors._bytes_of((), 2, 100) == 2 and _safetensors._bytes_of((5, 10), 2, 100) == 100
+    assert _safetensors._bits_of((1 << 40,) * 100_000, 2, 100).bit_length() < 100
+    assert _safetensors._bits_of((1 << 40, 0, 1 << 40), 2, 100) == 0
+    assert _safetensors._bits_of((), 2, 100) == 2 and _safetensors._bits_of((5, 10), 2, 100) == 100
 
 
 def test_a_tensor_fails(dev, tmp_path, monkeypatch):

@@ -9,11 +9,13 @@ import time
 from ._file import File
 from ._memory import DeviceBuffer
 
-# Name in the file: (name of the type, bytes).
-DTYPES = {"BOOL": ("bool", 1), "U8": ("uint8", 1), "I8": ("int8", 1), "F8_E4M3": ("float8_e4m3fn", 1),
-          "F8_E5M2": ("float8_e5m2", 1), "F8_E8M0": ("float8_e8m0fnu", 1), "U16": ("uint16", 2), "I16": ("int16", 2),
-          "F16": ("float16", 2), "BF16": ("bfloat16", 2), "U32": ("uint32", 4), "I32": ("int32", 4), "F32": ("float32", 4),
-          "U64": ("uint64", 8), "I64": ("int64", 8), "F64": ("float64", 8), "C64": ("complex64", 8)}
+# Name in the file: (name of the type as numpy and ml_dtypes have it, bits).
+DTYPES = {"BOOL": ("bool", 8), "U8": ("uint8", 8), "I8": ("int8", 8), "F8_E4M3": ("float8_e4m3fn", 8),
+          "F8_E5M2": ("float8_e5m2", 8), "F8_E8M0": ("float8_e8m0fnu", 8), "F8_E4M3FNUZ": ("float8_e4m3fnuz", 8),
+          "F8_E5M2FNUZ": ("float8_e5m2fnuz", 8), "F4": ("float4_e2m1fn", 4), "F6_E2M3": ("float6_e2m3fn", 6),
+          "F6_E3M2": ("float6_e3m2fn", 6), "U16": ("uint16", 16), "I16": ("int16", 16), "F16": ("float16", 16),
+          "BF16": ("bfloat16", 16), "U32": ("uint32", 32), "I32": ("int32", 32), "F32": ("float32", 32),
+          "U64": ("uint64", 64), "I64": ("int64", 64), "F64": ("float64", 64), "C64": ("complex64", 64)}
 MOST_HEADER = 100_000_000  # the format's own limit
 SHOWN_AFTER_S = 1.0
 
@@ -25,8 +27,9 @@ _short = _texts.repr
 def load_safetensors(path, device, stream=None, progress=None):
     """{name: (DeviceBuffer, dtype, shape)} of a file; the host reads its header only.
 
-    dtype is a name, as "float16" or "bfloat16". A malformed file raises ValueError. progress: a bar on standard error;
-    None: if that is a terminal and the load takes longer than a second.
+    dtype is a name, as "float16" or "bfloat16"; the bytes are those of the file, in which the elements of "float4_e2m1fn",
+    "float6_e2m3fn" and "float6_e3m2fn" are packed: two in a byte, four in three. A malformed file raises ValueError.
+    progress: a bar on standard error; None: if that is a terminal and the load takes longer than a second.
     """
     with open(path, "rb") as f:
         tensors = _read_header(path, f)
@@ -113,7 +116,7 @@ def _counts(name, entry, key):
     return tuple(value)
 
 
-def _bytes_of(shape, item, most):
+def _bits_of(shape, item, most):
     """Of a tensor; exact up to most, and more than that otherwise."""
     if 0 in shape:
         return 0
@@ -129,11 +132,11 @@ def _tensor(name, entry, data, size):
         raise ValueError(f"tensor {_short(name)} is {_short(entry)}, not an object")
     dtype = entry.get("dtype")
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"tensor {_short(name)}: dtype {_short(dtype)} is unknown")
+        raise ValueError(f"tensor {_short(name)}: dtype {_short(dtype)} is unknown (it has {', '.join(DTYPES)})")
     shape, offsets = _counts(name, entry, "shape"), _counts(name, entry, "data_offsets")
     if len(offsets) != 2 or not offsets[0] <= offsets[1] <= size - data:
         raise ValueError(f"tensor {_short(name)}: data_offsets {_short(list(offsets))} are no range of the {size - data} bytes of data")
-    if offsets[1] - offsets[0] != _bytes_of(shape, DTYPES[dtype][1], size):
+    if 8 * (offsets[1] - offsets[0]) != _bits_of(shape, DTYPES[dtype][1], 8 * size):
         raise ValueError(f"tensor {_short(name)}: {offsets[1] - offsets[0]} bytes are no {dtype} of shape {_short(list(shape))}")
     return name, DTYPES[dtype][0], shape, data + offsets[0], data + offsets[1]
 

@@ -115,8 +115,12 @@ def test_errors(dev, stream, data, tmp_path):
         usdma.File(dev, tmp_path / "none")
     with pytest.raises(FileExistsError):
         usdma.File(dev, path, "x")
-    with pytest.raises(KeyError):
-        usdma.File(dev, path, "a")
+    for mode in ("a", "rb", "wb", "", None, ["r"]):
+        with pytest.raises(ValueError, match=r"none of r, r\+, w, w\+, x, x\+$"):
+            usdma.File(dev, path, mode)
+    with pytest.raises(ValueError, match="'o_direct' is none of auto, buffered, direct"):
+        usdma.File(dev, path, access="o_direct")
+    assert os.path.getsize(path) == 3_000_001
     with pytest.raises(usdma.Error) as e:
         usdma.File(dev, os.open("/", os.O_RDONLY))
     assert e.value.errno == errno.EISDIR

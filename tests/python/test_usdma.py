@@ -117,8 +117,12 @@ def test_reduce(dev, stream):
         stream.reduce(one, two, x.dtype, op)
         stream.copy(out, one)
         assert (out == expected).all()
-    with pytest.raises(KeyError):
-        stream.reduce(one, two, "complex64")
+    for same in (numpy.int32, numpy.dtype("int32"), "int32"):
+        stream.reduce(one, two, same)
+    for element, op in (("complex64", "sum"), (numpy.complex64, "sum"), (numpy.dtype(">i4"), "sum"), (object, "sum"), ([], "sum"), ("int32", "mean"),
+                        ("int32", None)):
+        with pytest.raises(ValueError, match="int8, int16, int32, .*float64|sum, max, min, equal, prod"):
+            stream.reduce(one, two, element, op)
 
 
 def test_events(dev, stream):

@@ -5,10 +5,12 @@ import os
 from . import _native
 from ._closing import Closing
 from ._memory import buffer_range
+from ._words import word
 
 ACCESS = {"auto": 0, "buffered": 1, "direct": 2}
 MODES = {"r": os.O_RDONLY, "r+": os.O_RDWR, "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
-         "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC, "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL}
+         "w+": os.O_RDWR | os.O_CREAT | os.O_TRUNC, "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+         "x+": os.O_RDWR | os.O_CREAT | os.O_EXCL}
 
 
 class Transfer:
@@ -42,10 +44,10 @@ class File(Closing):
     """
 
     def __init__(self, device, file, mode="r", access="auto"):
-        """mode, of a path: "r", "r+", "w", "w+" or "x", as of open(); access: "auto", "buffered" or "direct"."""
-        flags = ACCESS[access]
+        """mode, of a path: "r", "r+", "w", "w+", "x" or "x+", as of open(), of bytes always; access: "auto", "buffered" or "direct"."""
+        flags = word("access", access, ACCESS)
         if isinstance(file, (str, bytes, os.PathLike)):
-            fd = os.open(file, MODES[mode] | os.O_CLOEXEC, 0o666)
+            fd = os.open(file, word("mode", mode, MODES) | os.O_CLOEXEC, 0o666)
             try:
                 self._native = _native.File(device._native, fd, flags)
             finally:

@@ -2,14 +2,26 @@
 import asyncio
 import itertools
 import os
+import sys
 
 from . import _native
 from ._closing import Closing
 from ._memory import buffer_range
+from ._words import word
 
 ELEMENTS = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6, "uint64": 7,
             "float16": 8, "bfloat16": 9, "float32": 10, "float64": 11}
 OPERATIONS = {"sum": 0, "max": 1, "min": 2, "equal": 3, "prod": 4}
+
+
+def _element(element):
+    """A name, a numpy dtype, or a type that numpy has a dtype for."""
+    if isinstance(element, type) and "numpy" in sys.modules:
+        try:
+            element = sys.modules["numpy"].dtype(element)
+        except TypeError:  # numpy knows no such type
+            pass
+    return word("element", str(element), ELEMENTS)
 
 
 class Stream(Closing):
@@ -43,12 +55,12 @@ class Stream(Closing):
         self._keep(keep)
 
     def reduce(self, dst, src, element, op="sum"):
-        """dst[i] = op(dst[i], src[i]); element: a name in ELEMENTS, or a numpy dtype of that name."""
+        """dst[i] = op(dst[i], src[i]); element: a name in ELEMENTS, or a numpy type or dtype of that name; op: in OPERATIONS."""
         to, space, keep_dst = buffer_range(dst, True)
         at, size, keep_src = buffer_range(src, False)
         if size > space:
             raise ValueError(f"{size} bytes do not fit in {space}")
-        self._native.reduce(to, at, size, ELEMENTS[str(element)], OPERATIONS[op])
+        self._native.reduce(to, at, size, _element(element), word("op", op, OPERATIONS))
         self._keep(keep_dst, keep_src)
 
     def wait_event(self, event):

@@ -2,8 +2,19 @@
 """Package usdma: buffers, streams, events, asyncio."""
 import array
 import asyncio
+import ctypes
 import errno
 import gc
+import os
+import pickle
+import random
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
 import weakref
 
 import numpy
@@ -55,6 +66,60 @@ def test_views(dev):
     assert (floats == 1.5).all()
 
 
+def is_pinned(ptr):
+    """As usdma_pointer_get_info() says."""
+    class Info(ctypes.Structure):
+        _fields_ = [("struct_size", ctypes.c_uint32), ("memory_class", ctypes.c_int32), ("base", ctypes.c_uint64), ("size", ctypes.c_uint64),
+                    ("device_index", ctypes.c_int32), ("registered", ctypes.c_uint32)]
+
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        library = next(line.split()[-1] for line in maps if "/libusdma.so" in line)
+    info = Info(ctypes.sizeof(Info))
+    assert ctypes.CDLL(library).usdma_pointer_get_info(ctypes.c_void_p(ptr), ctypes.byref(info)) == 0
+    return info.memory_class == 1
+
+
+def test_host_buffers_have_the_buffer_protocol(dev):
+    host = dev.host_buffer(4096)
+    view = memoryview(host)
+    assert (view.nbytes, view.format, view.ndim, view.readonly) == (4096, "B", 1, False)
+    view[:4] = b"abcd"
+    assert bytes(host)[:4] == bytearray(host)[:4] == b"abcd" and numpy.frombuffer(host, numpy.uint32).size == 1024
+    struct.pack_into("<I", host, 8, 0x01020304)
+    assert view[8:12] == bytes([4, 3, 2, 1])
+    with tempfile.TemporaryFile() as f:
+        f.write(bytes(range(256)) * 16)
+        f.seek(0)
+        assert f.readinto(host) == 4096 and view[255] == 255
+    a, b = socket.socketpair()
+    with a, b:
+        a.send(b"xyz")
+        assert b.recv_into(host) == 3 and view[:3] == b"xyz"
+    with pytest.raises(TypeError):
+        pickle.dumps(host)
+
+
+def test_a_closed_buffer_lives_as_long_as_its_views(dev):
+    host = dev.host_buffer(1 << 20)
+    at, first, second = host.ptr, memoryview(host), numpy.asarray(host)
+    host.close()
+    host.close()
+    first[-1] = 5
+    assert is_pinned(at) and second[-1] == 5
+    with pytest.raises(ValueError, match="closed"):
+        memoryview(host)
+    first.release()
+    assert is_pinned(at)
+    del second
+    gc.collect()
+    assert not is_pinned(at)
+    with dev.host_buffer(64) as other:
+        at = other.ptr
+    assert not is_pinned(at)
+    with pytest.raises(ValueError):
+        memoryview(usdma.HostBuffer.__new__(usdma.HostBuffer))
+
+
 def test_closed(dev, stream):
     with dev.host_buffer(64) as host, dev.device_buffer(64) as mem:
         stream.copy(mem, host)
@@ -93,6 +158,86 @@ def test_any_buffer(dev, stream):
         stream.copy(mem, numpy.zeros((4, 4))[:, 1])
     with pytest.raises(TypeError):
         stream.copy(mem, 3)
+
+
+UNKNOWN_TO_BUFFERS = {"datetime64": lambda: numpy.array(["2020-01-01", "2021-02-03"], "M8[ns]"), "a scalar": lambda: numpy.array("2020-01-01", "M8[s]"),
+                      "of two dimensions": lambda: numpy.arange(12).astype("m8[ms]").reshape(3, 4), "structures": lambda: numpy.zeros(5, "M8[D], f4"),
+                      "none": lambda: numpy.zeros((0, 3), "M8[ns]"), "bfloat16": lambda: numpy.ones(8, pytest.importorskip("ml_dtypes").bfloat16),
+                      "float8": lambda: numpy.ones(8, pytest.importorskip("ml_dtypes").float8_e4m3fn)}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_TO_BUFFERS)
+def test_arrays_that_numpy_cannot_export(dev, stream, name):
+    source = UNKNOWN_TO_BUFFERS[name]()
+    mem, back = dev.device_buffer(256), numpy.empty_like(source)
+    with pytest.raises(ValueError):
+        memoryview(source)
+    stream.fill(mem, 0)
+    stream.copy(mem, source)
+    stream.copy(back, mem[:source.nbytes])
+    assert back.tobytes() == source.tobytes()
+    source.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        stream.copy(source, mem[:source.nbytes])
+    if source.ndim == 2 and source.size:
+        with pytest.raises(ValueError, match="contiguous"):
+            stream.copy(mem, source[:, 1])
+
+
+class Array:
+    """Of another library, without the buffer protocol."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+def test_array_interface(dev, stream):
+    mem, back = dev.device_buffer(24), numpy.zeros((2, 3), numpy.float32)
+    stream.copy(mem, Array(numpy.arange(6, dtype=numpy.float32)))
+    stream.copy(Array(back), mem)
+    assert (back == [[0, 1, 2], [3, 4, 5]]).all()
+
+
+def test_no_memory(dev, stream):
+    for wrong in (3, None, "text", [1], numpy.float32):
+        with pytest.raises(TypeError, match="buffer protocol"):
+            stream.copy(dev.device_buffer(64), wrong)
+
+
+WITHOUT_NUMPY = """
+    import array, sys
+
+    class Missing:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] == "numpy":
+                raise ModuleNotFoundError(name)
+
+    sys.meta_path.insert(0, Missing())
+    import acl, usdma
+
+    dev = usdma.Device()
+    stream, mem, host = dev.stream(), dev.device_buffer(64), dev.host_buffer(64)
+    for source in (bytes(range(64)), bytearray(range(64)), array.array("d", range(8)), memoryview(bytes(64)), host):
+        back = bytearray(64)
+        stream.copy(mem, source)
+        stream.copy(back, mem)
+        assert back == memoryview(source).tobytes()
+    with usdma.registered(bytearray(4096)) as pinned:
+        stream.copy(mem, memoryview(pinned)[:64])
+        stream.synchronize()
+    with dev.file(sys.argv[1], "w+") as f:
+        assert f.write(bytes(range(64))) == f.read(back) == f.read(host) == f.read(mem) == 64
+    assert back == bytes(host) == bytes(range(64))
+    stream.reduce(mem, host, "int32", "max")
+    stream.synchronize()
+    assert "numpy" not in sys.modules
+"""
+
+
+def test_numpy_is_not_needed(tmp_path):
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(WITHOUT_NUMPY), tmp_path / "f"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_registered(dev, stream):

@@ -6,47 +6,28 @@ from . import _native
 from ._closing import Closing
 
 
-class _Closed:
-    """Replaces the block of a closed buffer."""
-
-    def __getattr__(self, name):
-        raise ValueError("the buffer is closed")
-
-
-class HostBuffer(Closing):
+class HostBuffer(_native.HostBlock, Closing):
     """Pinned host memory: copies with it are asynchronous.
 
-    memoryview(b) and numpy.asarray(b) are views of it.  The memory lives as long as the
-    buffer and all its views do; close() only drops the buffer's own reference.
+    It has the buffer protocol: memoryview(b) and numpy.asarray(b) are views of it, bytes(b) is a copy, and
+    file.readinto(b) fills it. The memory lives as long as the buffer and all its views do; after close() there are
+    no new views.
     """
 
     def __init__(self, device, size):
-        self._block = _native.HostBlock(device._native, size)
-
-    @property
-    def ptr(self):
-        return self._block.ptr
-
-    @property
-    def size(self):
-        return self._block.size
+        super().__init__(device._native, size)
 
     def view(self):
         """A writable memoryview of bytes."""
-        if isinstance(self._block, _Closed):
-            raise ValueError("the buffer is closed")
-        return memoryview(self._block)
+        return memoryview(self)
 
     @property
     def __array_interface__(self):
-        # A buffer as data makes numpy hold a reference to the memory; an address would not.
+        # numpy takes the buffer protocol; where that raises, as of a closed buffer, it gets the error from this.
         return {"version": 3, "shape": (self.size,), "typestr": "|u1", "data": self.view()}
 
     def __len__(self):
         return self.size
-
-    def close(self):
-        self._block = _Closed()
 
 
 class DeviceBuffer(Closing):
@@ -86,24 +67,33 @@ class DeviceBuffer(Closing):
         self._block.free()
 
 
-def _flat(obj, writable):
-    view = memoryview(obj)
-    if not view.c_contiguous:
+def _view(obj):
+    """A memoryview of obj; also of an array with elements that the buffer protocol has not, as datetime64 and bfloat16."""
+    try:
+        return memoryview(obj)
+    except (TypeError, ValueError, BufferError) as e:
+        if not isinstance(getattr(obj, "__array_interface__", None), dict):
+            if isinstance(e, TypeError):
+                e = TypeError(f"{type(obj).__name__} is no memory: neither DeviceBuffer nor HostBuffer, and without the buffer protocol")
+            raise e from None
+    import numpy
+
+    array = numpy.asarray(obj)
+    if not array.flags.c_contiguous:
         raise ValueError("the memory is not contiguous")
-    if writable and view.readonly:
-        raise ValueError("the memory is read-only")
-    return view
+    return memoryview(array.reshape(-1).view(numpy.uint8))
 
 
 def buffer_range(obj, writable):
     """(address, bytes, owner of the memory) of a HostBuffer, a DeviceBuffer or any object with the buffer protocol."""
     if isinstance(obj, (HostBuffer, DeviceBuffer)):
         return obj.ptr, obj.size, obj
-    import numpy  # only for the address of a foreign buffer
-
-    view = _flat(obj, writable)
-    array = numpy.frombuffer(view, dtype=numpy.uint8) if view.nbytes else numpy.empty(0, numpy.uint8)
-    return array.ctypes.data, view.nbytes, array
+    view = _view(obj)
+    if not view.c_contiguous:
+        raise ValueError("the memory is not contiguous")
+    if writable and view.readonly:
+        raise ValueError("the memory is read-only")
+    return _native.view_address(view), view.nbytes, view
 
 
 @contextlib.contextmanager

@@ -47,20 +47,57 @@ void add_device(py::module_ &m)
 		.def("close", &device::close);
 }
 
+/* nullptr: a subclass has not called __init__() yet. */
+host_block *block_of(PyObject *self)
+{
+	auto *const i = reinterpret_cast<py::detail::instance *>(self);
+	const py::detail::value_and_holder v = i->get_value_and_holder();
+
+	return v.holder_constructed() ? v.value_ptr<host_block>() : nullptr;
+}
+
+int get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+	host_block *const b = block_of(self);
+
+	view->obj = nullptr;
+	if (!b || b->closed()) {
+		PyErr_SetString(PyExc_ValueError, "the buffer is closed");
+		return -1;
+	}
+	const int err = PyBuffer_FillInfo(view, self, b->ptr(), Py_ssize_t(b->size()), 0, flags);
+	if (!err)
+		b->view_made();
+	return err;
+}
+
+void release_buffer(PyObject *self, Py_buffer *)
+{
+	block_of(self)->view_dropped();
+}
+
+/* The protocol itself: pybind11's has no call when a view is dropped. */
+void export_buffers(PyHeapTypeObject *type)
+{
+	type->as_buffer.bf_getbuffer = get_buffer;
+	type->as_buffer.bf_releasebuffer = release_buffer;
+	type->ht_type.tp_as_buffer = &type->as_buffer;
+}
+
 void add_memory(py::module_ &m)
 {
-	py::class_<host_block, std::shared_ptr<host_block>>(m, "HostBlock", py::buffer_protocol())
+	py::class_<host_block, std::shared_ptr<host_block>>(m, "HostBlock", py::custom_type_setup(export_buffers))
 		.def(py::init(&host_block::make), py::arg("device"), py::arg("size"))
-		.def_buffer([](host_block &b) {
-			return py::buffer_info(static_cast<uint8_t *>(b.ptr()), ssize_t(b.size()));
-		})
 		.def_property_readonly("ptr", [](host_block &b) { return uintptr_t(b.ptr()); })
-		.def_property_readonly("size", &host_block::size);
+		.def_property_readonly("size", &host_block::size)
+		.def_property_readonly("closed", &host_block::closed)
+		.def("close", &host_block::close);
 	py::class_<device_block, std::shared_ptr<device_block>>(m, "DeviceBlock")
 		.def(py::init(&device_block::make), py::arg("device"), py::arg("size"))
 		.def_property_readonly("ptr", [](device_block &b) { return uintptr_t(b.ptr()); })
 		.def_property_readonly("size", &device_block::size)
 		.def("free", &device_block::free);
+	m.def("view_address", [](py::memoryview v) { return uintptr_t(PyMemoryView_GET_BUFFER(v.ptr())->buf); });
 	m.def("host_register", [](uintptr_t ptr, size_t size, unsigned flags) {
 		check(without_gil([&] { return usdma_host_register(reinterpret_cast<void *>(ptr), size, flags); }));
 	});

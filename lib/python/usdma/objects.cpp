@@ -76,8 +76,33 @@ std::shared_ptr<host_block> host_block::make(const device_ref &dev, size_t size)
 
 host_block::~host_block()
 {
-	if (ptr_)
-		without_gil([&] { return usdma_host_free(ptr_); });
+	free();
+}
+
+void *host_block::ptr() const
+{
+	if (closed_)
+		throw py::value_error("the buffer is closed");
+	return ptr_;
+}
+
+void host_block::free()
+{
+	if (void *p = std::exchange(ptr_, nullptr))
+		without_gil([&] { return usdma_host_free(p); });
+}
+
+void host_block::close()
+{
+	closed_ = true;
+	if (!views_)
+		free();
+}
+
+void host_block::view_dropped()
+{
+	if (!--views_ && closed_)
+		free();
 }
 
 std::shared_ptr<device_block> device_block::make(const device_ref &dev, size_t size)

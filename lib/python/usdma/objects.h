@@ -66,17 +66,27 @@ private:
 
 using device_ref = std::shared_ptr<device>;
 
+/* Pinned memory with the buffer protocol. After close() there are no new views; it lives as long as the others do. */
 class host_block {
 public:
 	static std::shared_ptr<host_block> make(const device_ref &dev, size_t size);
 	~host_block();
-	void *ptr() const { return ptr_; }
+	/* Raises ValueError if it was closed. */
+	void *ptr() const;
 	size_t size() const { return size_; }
+	bool closed() const { return closed_; }
+	void close();
+	void view_made() { views_++; }
+	void view_dropped();
 
 private:
+	void free();
+
 	device_ref dev_;
 	void *ptr_ = nullptr;
 	size_t size_ = 0;
+	size_t views_ = 0;
+	bool closed_ = false;
 };
 
 class device_block {

@@ -282,6 +282,183 @@ def test_events(dev, stream):
         other.synchronize()
 
 
+# ---- what a stream references --------------------------------------------------------------------------------
+
+
+def asyncio_done(_dev, s, _event):
+    asyncio.run(s.done())
+
+
+def wait_of_another(dev, s, event):
+    with dev.stream() as between, dev.stream() as last, dev.event() as chained:
+        between.wait_event(event)
+        chained.record(between)
+        last.wait_event(chained)
+        last.synchronize()
+
+
+def poll(query):
+    while not query():
+        pass
+
+
+# Each returns when the work before the event has ended; True: it knows that of all work of the stream.
+WAITS = {
+    "synchronize": (True, lambda dev, s, event: s.synchronize()),
+    "query": (True, lambda dev, s, event: poll(s.query)),
+    "done": (True, asyncio_done),
+    "device": (True, lambda dev, s, event: dev.synchronize()),
+    "the same device": (True, lambda dev, s, event: usdma.Device(0).synchronize()),
+    "close": (True, lambda dev, s, event: s.close()),
+    "a copy that waits": (True, lambda dev, s, event: s.copy(bytearray(1), dev.device_buffer(1))),
+    "event": (False, lambda dev, s, event: event.synchronize()),
+    "event query": (False, lambda dev, s, event: poll(event.query)),
+    "event times": (False, lambda dev, s, event: (poll(event.query), event.elapsed_ns(event))),
+    "another stream": (False, wait_of_another),
+}
+
+
+def file_read(dev, s, host):
+    with dev.file("/proc/self/exe", access="buffered") as f:
+        f.read(host, stream=s)
+
+
+WORK = {
+    "copy": lambda dev, s, host: s.copy(dev.device_buffer(1 << 20), host),
+    "fill": lambda dev, s, host: s.fill(host, 1),
+    "reduce": lambda dev, s, host: s.reduce(dev.device_buffer(1 << 20), host, "uint8"),
+    "file": file_read,
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("how", WAITS)
+def test_a_wait_releases_buffers(dev, how, work):
+    """Those of the work that it shows to have ended, and no other."""
+    of_all, wait = WAITS[how]
+    with dev.stream() as s, dev.event(timing=True) as event:
+        before, after = dev.host_buffer(1 << 20), dev.host_buffer(1 << 20)
+        refs = [weakref.ref(before), weakref.ref(after)]
+        WORK[work](dev, s, before)
+        event.record(s)
+        WORK[work](dev, s, after)
+        del before, after
+        assert all(k() for k in refs)
+        wait(dev, s, event)
+        assert not refs[0]() and bool(refs[1]()) != of_all
+        if of_all and how != "close":
+            s.synchronize()
+
+
+def test_only_the_events_last_mark_counts(dev, stream):
+    with dev.stream() as other, dev.event() as event:
+        host = dev.host_buffer(4096)
+        refs = weakref.ref(host)
+        stream.copy(dev.device_buffer(4096), host)
+        del host
+        event.record(stream)
+        event.record(other)
+        event.synchronize()
+        assert refs()
+        stream.synchronize()
+        assert not refs()
+
+
+def test_an_aborted_stream_has_not_waited(dev, stream):
+    with dev.event() as event:
+        other = dev.stream()
+        host = dev.host_buffer(4096)
+        refs = weakref.ref(host)
+        stream.copy(dev.device_buffer(4096), host)
+        del host
+        event.record(stream)
+        other.wait_event(event)
+        other.abort()
+        with pytest.raises(usdma.Error):
+            other.synchronize()
+        other.close()
+        assert refs()
+        event.synchronize()
+        assert not refs()
+
+
+def test_after_an_error_buffers_are_released(dev):
+    """The work has ended, with an error."""
+    with dev.stream() as s, dev.event() as event, dev.file("/proc/self/mem", access="buffered") as f:
+        for wait in (s.synchronize, event.synchronize):
+            host = dev.host_buffer(4096)
+            refs = weakref.ref(host)
+            f.read(host, 0, stream=s)  # a process has nothing at address 0
+            event.record(s)
+            del host
+            with pytest.raises(usdma.Error):
+                wait()
+            assert not refs()
+        with pytest.raises(usdma.Error):
+            s.synchronize()
+
+
+def test_programs_that_never_wait(dev):
+    """They poll the memory instead."""
+    with dev.stream() as s, dev.stream() as other, dev.event() as event:
+        mem, back, refs = dev.device_buffer(8), dev.host_buffer(8), []
+        for i in range(300):
+            host = dev.host_buffer(8)
+            host.view()[:] = struct.pack("Q", i)
+            s.copy(mem, host)
+            s.copy(back, mem)
+            event.record(s)
+            other.wait_event(event)
+            refs.append(weakref.ref(host))
+            del host
+            poll(lambda i=i: bytes(back) == struct.pack("Q", i))
+        assert sum(bool(k()) for k in refs) < 100
+
+
+def test_a_destructor_may_wait(dev, stream):
+    for _ in range(3):
+        host = dev.host_buffer(4096)
+        weakref.finalize(host, stream.synchronize)
+        stream.copy(dev.device_buffer(4096), host)
+    del host
+    stream.synchronize()
+
+
+def test_waits_of_many_threads(dev):
+    """Streams and events are shared; what is refs at the end is that nothing is retained."""
+    seed = int(os.environ.get("USDMA_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+    print("seed", seed)
+    streams, events, refs, failures = [dev.stream() for _ in range(3)], [dev.event() for _ in range(3)], [], []
+
+    def work(rng):
+        try:
+            for i in range(60):
+                s, event, host, back = rng.choice(streams), rng.choice(events), dev.host_buffer(4096), bytearray(4096)
+                refs.append(weakref.ref(host))
+                host.view()[:] = bytes([i]) * 4096
+                mem = dev.device_buffer(4096)
+                s.copy(mem, host)
+                event.record(s)
+                del host
+                rng.choice((s.synchronize, s.query, event.query, event.synchronize, dev.synchronize, lambda s=s, e=event: s.wait_event(e),
+                            lambda s=s: asyncio.run(s.done())))()
+                s.copy(back, mem)
+                assert back == bytes([i]) * 4096
+        except BaseException as e:  # pylint: disable=broad-except
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(random.Random(seed + n),)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    dev.synchronize()
+    assert len(refs) == 240 and not any(k() for k in refs)
+    for it in streams + events:
+        it.close()
+
+
 def test_stream_errors(dev):
     s = dev.stream()
     s.abort()

@@ -80,9 +80,7 @@ class File(Closing):
         ranges = [(False, buffer_range(memory, True), offset) for memory, offset in reads]
         ranges += [(True, buffer_range(memory, False), offset) for memory, offset in writes]
         items = [(self._native, writing, at, offset, size) for writing, (at, size, _), offset in ranges]
-        native = _native.FileBatch(stream._native, items)
-        stream._keep(native, [keep for _, (_, _, keep), _ in ranges])
-        return Transfer(native)
+        return Transfer(_native.FileBatch.submit(stream._native, items, tuple(keep for _, (_, _, keep), _ in ranges)))
 
     def sync(self, stream):
         """In the stream's order: the disk stores what was written before, or the stream has the error."""

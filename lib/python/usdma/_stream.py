@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import asyncio
-import itertools
 import os
 import sys
 
@@ -27,13 +26,12 @@ def _element(element):
 class Stream(Closing):
     """Work that runs in the order of submission; streams run concurrently.
 
-    The stream references the buffers of a copy until a wait for it has returned.
+    The stream references the buffers of its work until a wait or a query shows that it has ended: of the stream, its
+    device, an event that was recorded after it, or another stream that waited for such an event.
     """
 
     def __init__(self, device):
         self._native = _native.Stream(device._native)
-        self._numbers = itertools.count()
-        self._busy = {}
         self._waiter = None
 
     def copy(self, dst, src):
@@ -46,13 +44,11 @@ class Stream(Closing):
         at, size, keep_src = buffer_range(src, False)
         if size > space:
             raise ValueError(f"{size} bytes do not fit in {space}")
-        self._native.copy(to, at, size)
-        self._keep(keep_dst, keep_src)
+        self._native.copy(to, at, size, (keep_dst, keep_src))
 
     def fill(self, dst, pattern=0, pattern_size=1):
         to, space, keep = buffer_range(dst, True)
-        self._native.fill(to, pattern, pattern_size, space)
-        self._keep(keep)
+        self._native.fill(to, pattern, pattern_size, space, (keep,))
 
     def reduce(self, dst, src, element, op="sum"):
         """dst[i] = op(dst[i], src[i]); element: a name in ELEMENTS, or a numpy type or dtype of that name; op: in OPERATIONS."""
@@ -60,8 +56,7 @@ class Stream(Closing):
         at, size, keep_src = buffer_range(src, False)
         if size > space:
             raise ValueError(f"{size} bytes do not fit in {space}")
-        self._native.reduce(to, at, size, _element(element), word("op", op, OPERATIONS))
-        self._keep(keep_dst, keep_src)
+        self._native.reduce(to, at, size, _element(element), word("op", op, OPERATIONS), (keep_dst, keep_src))
 
     def wait_event(self, event):
         """Later work starts after the event's mark."""
@@ -69,9 +64,7 @@ class Stream(Closing):
 
     def synchronize(self, timeout_ms=-1):
         """Waits until the work submitted before has ended; raises its first error."""
-        mark = next(self._numbers)
         self._native.synchronize(timeout_ms)
-        self._drop(mark)
 
     def query(self):
         """True: all work has ended."""
@@ -84,23 +77,11 @@ class Stream(Closing):
         """Waits as synchronize() does, but lets other coroutines run."""
         if self._waiter is None:
             self._waiter = _Waiter()
-        mark = next(self._numbers)
         await self._waiter.wait(self._native)
         error = self._native.take_error()
-        self._drop(mark)
         if error:
             code, reason, address = error
             raise _native.Error(code, f"{os.strerror(code)} ({reason} at {address:#x})")
-
-    # Other threads and coroutines wait, too. Without a lock: each access to _busy is atomic.
-    def _keep(self, *memory):
-        """Until a wait that begins later has returned."""
-        self._busy[next(self._numbers)] = memory
-
-    def _drop(self, mark):
-        for number in list(self._busy):
-            if number < mark:
-                self._busy.pop(number, None)
 
     async def copy_done(self, dst, src):
         self.copy(dst, src)
@@ -111,7 +92,6 @@ class Stream(Closing):
         try:
             self._native.close()
         finally:
-            self._busy.clear()
             if self._waiter is not None:
                 self._waiter.close()
                 self._waiter = None
@@ -128,10 +108,11 @@ class _Waiter:
         fd = self._free.pop() if self._free else os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         clean = False
         try:
-            stream.signal_fd(fd)
+            at = stream.signal_fd(fd)
             await _readable(fd)
             os.eventfd_read(fd)
             clean = True
+            stream.signalled(at)
         finally:
             # After a cancellation it may still be signalled: not reused. (The library has a duplicate.)
             if clean and not self._closed:

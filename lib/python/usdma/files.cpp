@@ -68,9 +68,10 @@ void file::close()
 
 /* ---- batch ----------------------------------------------------------------------------------------- */
 
-std::shared_ptr<batch> batch::make(stream &s, const std::vector<batch_item> &list)
+py::object batch::submit(stream &s, const std::vector<batch_item> &list, const py::tuple &memory)
 {
 	auto b = std::make_shared<batch>();
+	py::object object = py::cast(b);
 	std::vector<usdma_file_item> items;
 
 	b->moved_.resize(list.size());
@@ -83,7 +84,8 @@ std::shared_ptr<batch> batch::make(stream &s, const std::vector<batch_item> &lis
 				 uint32_t(writes ? USDMA_FILE_WRITE : USDMA_FILE_READ), 0});
 	}
 	check(without_gil([&] { return usdma_file_batch(s.get(), items.data(), items.size(), nullptr); }));
-	return b;
+	s.retain(py::make_tuple(object, memory));
+	return object;
 }
 
 std::vector<size_t> batch::moved() const
@@ -107,7 +109,7 @@ void add_files(py::module_ &m)
 		.def("sync", &file::sync, py::arg("stream"))
 		.def("close", &file::close);
 	py::class_<batch, std::shared_ptr<batch>>(m, "FileBatch")
-		.def(py::init(&batch::make), py::arg("stream"), py::arg("items"))
+		.def_static("submit", &batch::submit, py::arg("stream"), py::arg("items"), py::arg("memory"))
 		.def("moved", &batch::moved)
 		.def("errors", &batch::errors);
 }

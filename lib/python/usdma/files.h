@@ -28,10 +28,10 @@ private:
 /* File, whether it is written, address, offset, length. */
 using batch_item = std::tuple<std::shared_ptr<file>, bool, uintptr_t, uint64_t, size_t>;
 
-/* Operations of a stream; they write here until they have ended. */
+/* Operations of a stream, which references this: they write here until they have ended. */
 class batch {
 public:
-	static std::shared_ptr<batch> make(stream &s, const std::vector<batch_item> &list);
+	static py::object submit(stream &s, const std::vector<batch_item> &list, const py::tuple &memory);
 	/* Also while it runs: 0 for an item that has not ended. */
 	std::vector<size_t> moved() const;
 	std::vector<int> errors() const;

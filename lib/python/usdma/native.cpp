@@ -40,10 +40,7 @@ void add_device(py::module_ &m)
 		     py::arg("name") = py::none())
 		.def(
 			"info", [](device &d) { return info_dict(d.info()); }, "What the device is, as a dict.")
-		.def(
-			"synchronize",
-			[](device &d, int ms) { check(without_gil([&] { return usdma_device_sync(d.get(), ms); })); },
-			py::arg("timeout_ms") = -1)
+		.def("synchronize", &device::sync, py::arg("timeout_ms") = -1)
 		.def("close", &device::close);
 }
 
@@ -110,15 +107,17 @@ void add_stream(py::module_ &m)
 {
 	py::class_<stream, std::shared_ptr<stream>>(m, "Stream")
 		.def(py::init(&stream::make), py::arg("device"))
-		.def("copy", &stream::copy, py::arg("dst"), py::arg("src"), py::arg("size"))
+		.def("copy", &stream::copy, py::arg("dst"), py::arg("src"), py::arg("size"),
+		     py::arg("memory") = py::tuple())
 		.def("fill", &stream::fill, py::arg("dst"), py::arg("pattern"), py::arg("pattern_size"),
-		     py::arg("size"))
+		     py::arg("size"), py::arg("memory") = py::tuple())
 		.def("reduce", &stream::reduce, py::arg("dst"), py::arg("src"), py::arg("size"), py::arg("element"),
-		     py::arg("op"))
+		     py::arg("op"), py::arg("memory") = py::tuple())
 		.def("synchronize", &stream::sync, py::arg("timeout_ms") = -1)
 		.def("query", &stream::query)
 		.def("abort", &stream::abort)
 		.def("signal_fd", &stream::signal_fd, py::arg("fd"))
+		.def("signalled", &stream::signalled, py::arg("at"))
 		.def("take_error", &stream::take_error)
 		.def("wait_event", &stream::wait_event, py::arg("event"))
 		.def("close", &stream::close);

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/python/usdma/objects.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <unordered_set>
 
 namespace pyusdma {
 namespace {
 
 PyObject *error_type; /* lives as long as the interpreter */
+
+/* Never destroyed: daemon threads run until the process has ended. */
+std::unordered_set<stream *> &all_streams()
+{
+	static auto *const all = new std::unordered_set<stream *>;
+
+	return *all;
+}
 
 } // namespace
 
@@ -59,6 +69,22 @@ usdma_device_info device::info() const
 	i.struct_size = sizeof(i);
 	check(usdma_device_get_info(open_handle(), &i));
 	return i;
+}
+
+bool device::lost() const
+{
+	usdma_device_info i = {};
+
+	i.struct_size = sizeof(i);
+	return usdma_device_get_info(h_.get(), &i) < 0 || i.flags & USDMA_DEVICE_LOST;
+}
+
+void device::sync(int timeout_ms)
+{
+	std::vector<mark> marks = stream::marks_of(h_.get());
+
+	check(without_gil([&] { return usdma_device_sync(h_.get(), timeout_ms); }));
+	release_before(std::move(marks));
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
@@ -136,48 +162,97 @@ std::shared_ptr<stream> stream::make(const device_ref &dev)
 
 	check(without_gil([&] { return usdma_stream_create(h, nullptr, s->h_.put()); }));
 	s->dev_ = dev;
+	s->own_ = event::make(dev, false);
+	all_streams().insert(s.get());
 	return s;
+}
+
+std::vector<mark> stream::marks_of(const usdma_device *dev)
+{
+	std::vector<mark> marks;
+
+	for (stream *s : all_streams())
+		if (s->dev_->get() == dev)
+			marks.push_back(s->end());
+	return marks;
+}
+
+/* -EBADF: it was destroyed before. */
+int stream::destroy()
+{
+	usdma_stream *h = h_.take();
+	const int err = h ? without_gil([&] { return usdma_stream_destroy(h); }) : -EBADF;
+	std::vector<mark> passed;
+	std::vector<py::object> released;
+
+	destroyed_ = true;
+	dropped_ = dropped_ || err;
+	take_before(end().at, &passed, &released);
+	release_before(std::move(passed));
+	return err;
 }
 
 stream::~stream()
 {
-	if (usdma_stream *h = h_.take())
-		without_gil([&] { return usdma_stream_destroy(h); });
+	all_streams().erase(this);
+	if (h_.get())
+		destroy();
 }
 
-void stream::copy(uintptr_t dst, uintptr_t src, size_t size)
+void stream::copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory)
 {
 	check(without_gil([&] { return usdma_copy(h_.get(), address(dst), address(src), size); }));
+	retain(std::move(memory));
 }
 
-void stream::fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size)
+void stream::fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size, py::tuple memory)
 {
 	check(without_gil([&] { return usdma_fill(h_.get(), address(dst), pattern, pattern_size, size); }));
+	retain(std::move(memory));
 }
 
-void stream::reduce(uintptr_t dst, uintptr_t src, size_t size, int element, int op)
+void stream::reduce(uintptr_t dst, uintptr_t src, size_t size, int element, int op, py::tuple memory)
 {
 	check(without_gil([&] { return usdma_reduce(h_.get(), address(dst), address(src), size, element, op); }));
+	retain(std::move(memory));
 }
 
+/* All work has ended after an error, too, but for a time-out and a lost device. */
 void stream::sync(int timeout_ms)
 {
-	check(without_gil([&] { return usdma_stream_sync(h_.get(), timeout_ms); }));
+	const mark begin = end();
+	const int err = without_gil([&] { return usdma_stream_sync(h_.get(), timeout_ms); });
+
+	if (!err)
+		release_before({begin});
+	else if (err != -ETIMEDOUT)
+		release_ended();
+	check(err);
 }
 
 bool stream::query()
 {
-	return check(usdma_stream_query(h_.get())) == 1;
+	const mark begin = end();
+	const bool ended = check(usdma_stream_query(h_.get())) == 1;
+
+	if (ended)
+		release_before({begin});
+	return ended;
 }
 
 void stream::abort()
 {
+	dropped_ = true;
 	check(without_gil([&] { return usdma_stream_abort(h_.get()); }));
+	release_ended();
 }
 
-void stream::signal_fd(int fd)
+uint64_t stream::signal_fd(int fd)
 {
+	const uint64_t at = end().at;
+
 	check(without_gil([&] { return usdma_stream_signal_fd(h_.get(), fd); }));
+	return at;
 }
 
 py::object stream::take_error()
@@ -193,13 +268,96 @@ py::object stream::take_error()
 
 void stream::wait_event(event &e)
 {
+	const event::view before = e.now();
+
 	check(without_gil([&] { return usdma_stream_wait_event(h_.get(), e.get()); }));
+	if (e.unchanged(before) && !before.at.of.expired())
+		push({{}, before.at});
 }
 
 void stream::close()
 {
-	if (usdma_stream *h = h_.take())
-		check(without_gil([&] { return usdma_stream_destroy(h); }));
+	if (h_.get())
+		check(destroy());
+}
+
+/* ---- what a stream's work uses --------------------------------------------------------------------- */
+
+namespace {
+
+/* Neither a HostBuffer nor a DeviceBuffer: a copy waits for it, unless it is registered. */
+bool is_foreign(py::handle memory)
+{
+	return PyMemoryView_Check(memory.ptr());
+}
+
+} // namespace
+
+void stream::retain(py::tuple memory)
+{
+	if (destroyed_)
+		return; /* meanwhile, which has waited for the work */
+	const bool foreign = std::any_of(memory.begin(), memory.end(), is_foreign);
+	push({std::move(memory), {}});
+	if (foreign)
+		release_ended();
+}
+
+void stream::push(entry e)
+{
+	retained_.push_back(std::move(e));
+	if (end().at >= next_poll_)
+		poll_own();
+}
+
+/* A mark of the stream's own every now and then, for programs that wait seldom, or by other means. */
+void stream::poll_own()
+{
+	constexpr uint64_t interval = 32;
+
+	next_poll_ = end().at + interval;
+	try {
+		if (!usdma::core::race_on() && own_->query())
+			own_->record(*this);
+	} catch (const std::exception &) {
+		/* a lost device: waits report it */
+	}
+}
+
+/* Not where the race check would take it for the program's own query. */
+void stream::release_ended()
+{
+	const mark begin = end();
+
+	if (!usdma::core::race_on() && usdma_stream_query(h_.get()) == 1)
+		release_before({begin});
+}
+
+void stream::take_before(uint64_t at, std::vector<mark> *passed, std::vector<py::object> *released)
+{
+	for (; first_ < at && !retained_.empty(); first_++) {
+		entry &e = retained_.front();
+
+		if (e.memory)
+			released->push_back(std::move(e.memory));
+		else if (!dropped_)
+			passed->push_back(std::move(e.waits_for));
+		retained_.pop_front();
+	}
+}
+
+void release_before(std::vector<mark> passed)
+{
+	std::vector<py::object> released; /* at the end: a destructor may call anything */
+
+	while (!passed.empty()) {
+		const mark m = std::move(passed.back());
+
+		passed.pop_back();
+		/* An event of a lost device is reached, but the device may still access memory. */
+		if (const auto s = m.of.lock(); s && s->first_ < m.at && !s->dev_->lost())
+			s->take_before(m.at, &passed, &released);
+	}
 }
 
 /* ---- event ----------------------------------------------------------------------------------------- */
@@ -220,26 +378,57 @@ event::~event()
 		without_gil([&] { return usdma_event_destroy(h); });
 }
 
+/* Of two at a time it is unknown which is the later one. */
 void event::record(stream &s)
 {
-	check(without_gil([&] { return usdma_event_record(h_.get(), s.get()); }));
+	const bool alone = !recording_++;
+	const uint64_t number = ++records_;
+	const mark at = s.end();
+
+	mark_ = {};
+	const int err = without_gil([&] { return usdma_event_record(h_.get(), s.get()); });
+	recording_--;
+	if (!err && alone && number == records_)
+		mark_ = at;
+	check(err);
+}
+
+/* Another thread may have recorded the event anew during the call: then the call may have been about that mark. */
+void event::reached(const view &v)
+{
+	if (unchanged(v))
+		release_before({v.at});
 }
 
 bool event::query()
 {
-	return check(usdma_event_query(h_.get())) == 1;
+	const view before = now();
+	const bool done = check(usdma_event_query(h_.get())) == 1;
+
+	if (done)
+		reached(before);
+	return done;
 }
 
+/* After an error of the stream the event is reached, too. */
 void event::sync(int timeout_ms)
 {
-	check(without_gil([&] { return usdma_event_sync(h_.get(), timeout_ms); }));
+	const view before = now();
+	const int err = without_gil([&] { return usdma_event_sync(h_.get(), timeout_ms); });
+
+	if (!err || (err != -ETIMEDOUT && usdma_event_query(h_.get()) == 1))
+		reached(before);
+	check(err);
 }
 
 int64_t event::elapsed(event &end)
 {
+	const view first = now(), second = end.now();
 	int64_t ns = 0;
 
 	check(usdma_event_elapsed(h_.get(), end.get(), &ns));
+	reached(first);
+	end.reached(second);
 	return ns;
 }
 

@@ -7,9 +7,11 @@
 #include <usdma/usdma.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pyusdma {
 
@@ -54,6 +56,8 @@ public:
 	~device();
 	usdma_device *get() const { return h_.get(); }
 	usdma_device_info info() const;
+	void sync(int timeout_ms);
+	bool lost() const;
 	/* Closes it for the user; objects that depend on the device stay usable. */
 	void close() { closed_ = true; }
 	/* Raises ValueError if it was closed. */
@@ -104,28 +108,76 @@ private:
 };
 
 class event;
+class stream;
 
-class stream {
+/* A position in the work of a stream. It does not reference the stream. */
+struct mark {
+	std::weak_ptr<stream> of;
+	uint64_t at = 0;
+};
+
+/*
+ * These positions were passed: releases what lies before them, and before the marks that their streams waited for. With
+ * the GIL.
+ */
+void release_before(std::vector<mark> passed);
+
+/*
+ * A stream references the memory of its work in the order of submission. A wait takes the stream's end() when it
+ * begins, and releases what lies before that when it has returned: a wait for the stream, for its device, for an event
+ * that was recorded in it, or for another stream that waited for such an event. The GIL is the lock.
+ */
+class stream : public std::enable_shared_from_this<stream> {
 public:
 	static std::shared_ptr<stream> make(const device_ref &dev);
+	/* Of all streams of a device. */
+	static std::vector<mark> marks_of(const usdma_device *dev);
+	stream() = default;
+	stream(const stream &) = delete;
 	~stream();
-	void copy(uintptr_t dst, uintptr_t src, size_t size);
-	void fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size);
-	void reduce(uintptr_t dst, uintptr_t src, size_t size, int element, int op);
+	void copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory);
+	void fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size, py::tuple memory);
+	void reduce(uintptr_t dst, uintptr_t src, size_t size, int element, int op, py::tuple memory);
 	void sync(int timeout_ms);
 	bool query();
 	void abort();
-	void signal_fd(int fd);
+	/* Returns the position that is passed when fd is signalled. */
+	uint64_t signal_fd(int fd);
+	void signalled(uint64_t at) { release_before({{weak_from_this(), at}}); }
 	/* None, or (errno, reason's name, address). */
 	py::object take_error();
 	void wait_event(event &e);
 	/* Waits for its work; raises the pending error, if any. */
 	void close();
 	usdma_stream *get() const { return h_.get(); }
+	/* After the submission of work: its memory. */
+	void retain(py::tuple memory);
+	/* Behind the work submitted so far. */
+	mark end() { return {weak_from_this(), first_ + retained_.size()}; }
 
 private:
+	friend void release_before(std::vector<mark> passed);
+
+	/* Memory of work, or the mark that later work waits for. */
+	struct entry {
+		py::object memory;
+		mark waits_for;
+	};
+
+	int destroy();
+	void release_ended();
+	void push(entry e);
+	void poll_own();
+	void take_before(uint64_t at, std::vector<mark> *passed, std::vector<py::object> *released);
+
 	device_ref dev_;
 	handle<usdma_stream> h_;
+	std::shared_ptr<event> own_; /* for programs that never wait */
+	uint64_t next_poll_ = 0;
+	std::deque<entry> retained_;
+	uint64_t first_ = 0; /* position of the first in retained_ */
+	bool destroyed_ = false;
+	bool dropped_ = false; /* what it waited for was perhaps not reached: aborted, or destroyed with an error */
 };
 
 class event {
@@ -140,8 +192,22 @@ public:
 	usdma_event *get() const { return h_.get(); }
 
 private:
+	friend class stream;
+
+	/* The mark before a call, which knows whether it is still that of the event afterwards. */
+	struct view {
+		mark at;
+		uint64_t records;
+	};
+	view now() const { return {mark_, records_}; }
+	bool unchanged(const view &v) const { return v.records == records_; }
+	void reached(const view &v);
+
 	device_ref dev_;
 	handle<usdma_event> h_;
+	mark mark_;            /* of no stream: unknown, or never recorded */
+	uint64_t records_ = 0; /* begun */
+	unsigned recording_ = 0;
 };
 
 } // namespace pyusdma

@@ -131,8 +131,9 @@ USDMA_API void usdma_log_set_callback(usdma_log_fn fn, void *arg);
 USDMA_API int usdma_setting_set(const char *name, const char *value);
 
 /*
- * Writes the current value into buf, with a terminating NUL; does not put settings into use. -ENOENT: no such
- * setting; -ENOSPC: the value is longer than size - 1.
+ * Writes the current value into buf, with a terminating NUL; does not put settings into use. A device string that
+ * has an option of its own goes before it: see usdma_device_info::name. -ENOENT: no such setting; -ENOSPC: the
+ * value is longer than size - 1.
  */
 USDMA_API int usdma_setting_get(const char *name, char *buf, size_t size);
 
@@ -210,7 +211,7 @@ enum usdma_device_flags {
 struct usdma_device_info {
 	uint32_t struct_size;
 	uint32_t index;       /* its number */
-	char name[256];       /* its device string, shortened if longer */
+	char name[256];       /* its device string with the settings in force for it, shortened if longer */
 	char driver[32];      /* the engine's driver: "sdma", "edu", … */
 	char transport[32];   /* "vfio-user", "type1", "iommufd", "sim" */
 	uint64_t memory_size; /* bytes of device memory … */

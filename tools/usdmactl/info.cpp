@@ -197,6 +197,8 @@ static void print_device(const json &j)
 	std::string caps, addresses;
 
 	print_folded(j["device"].get<std::string>() + ": " + j.value("name", ""), 0, 4);
+	if (j.contains("opened_as") && j["opened_as"] != j["device"])
+		print_folded("opened as " + j["opened_as"].get<std::string>() + " by the settings in force", 2, 4);
 	if (j.contains("pci"))
 		print_folded(fmt::format("driver {}, IOMMU group {}, NUMA node {}", plain(j["pci"]["driver"]),
 					 plain(j["pci"]["iommu_group"]), plain(j["pci"]["numa_node"])),
@@ -275,7 +277,10 @@ int run_info(const context &ctx, const std::string &device)
 		if (int err = describe_pci(ctx, device, &j, &open); err < 0)
 			return report_error(ctx, err);
 	if (open) {
-		int err = dma::open_device(device, &dev);
+		const std::string whole = core::config_device(core::config_get(), device);
+		int err = dma::open_device(whole, &dev);
+
+		j["opened_as"] = whole;
 
 		if (!err)
 			err = describe_open(std::move(dev), &j);

@@ -52,7 +52,7 @@ struct setting_origin {
 };
 
 struct config {
-	std::vector<std::string> devices; /* each sim's string includes sim_cpus, faults, huge_pages and the timing */
+	std::vector<std::string> devices;                 /* see config_device() */
 	std::string device_list, sim_cpus, faults, check; /* as configured */
 	check_words checks;                               /* what check says */
 	std::string check_report, check_suppressions;     /* files; "": none */
@@ -93,6 +93,12 @@ struct config {
 const config &config_get();
 /* Reads the settings; called before devices are counted or opened. -ENOMEM. */
 int config_ready();
+
+/*
+ * A device's string as it is opened: that of an embedded software device has the settings faults, sim_cpus, copy_rows
+ * and huge_pages and the timing of check, unless it sets them itself.
+ */
+std::string config_device(const config &c, std::string spec);
 
 /* Value of an environment variable, for variables of front ends (ASCEND_RT_VISIBLE_DEVICES). */
 const char *config_env(const char *name);

@@ -74,15 +74,29 @@ static void read_environment(config *c, const config_source &from)
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
 
-/* Adds an option to every embedded device that does not set it. */
-static void add_to_sims(config *c, const char *key, const std::string &value)
+/* Unless the string sets it by itself. */
+static void add_option(std::string *spec, const char *key, const std::string &value)
 {
-	const std::string setting = std::string(":") + key + "=";
+	const std::string option = std::string(":") + key + "=";
 
-	for (std::string &spec : c->devices)
-		if (!value.empty() && (spec == "sim" || spec.starts_with("sim:")) &&
-		    spec.find(setting) == std::string::npos)
-			spec += setting + value;
+	if (!value.empty() && spec->find(option) == std::string::npos)
+		*spec += option + value;
+}
+
+std::string config_device(const config &c, std::string spec)
+{
+	std::string cpus;
+
+	if (spec == "sim" || spec.starts_with("sim:")) {
+		add_option(&spec, "faults", c.faults);
+		if (cpus_expand(c.sim_cpus, &cpus))
+			add_option(&spec, "cpus", cpus);
+		if (c.copy_rows != usdma::copy_rows::automatic)
+			add_option(&spec, "copy_rows", setting_show(*setting_find("copy_rows"), c));
+		if (c.huge_pages != huge_mode::automatic)
+			add_option(&spec, "huge", setting_show(*setting_find("huge_pages"), c));
+	}
+	return check_device(c.checks, spec);
 }
 
 static void check_devices(config *c)
@@ -101,14 +115,10 @@ static void choose_timing(config *c)
 	if (c->checks.drawn)
 		c->warning += (c->warning.empty() ? "" : "; ") + std::string("USDMA_CHECK=shuffle:") +
 			      std::to_string(c->checks.seed) + " repeats this order";
-	for (std::string &spec : c->devices)
-		spec = check_device(c->checks, spec);
 }
 
 static void choose_devices(config *c)
 {
-	std::string cpus;
-
 	if (c->device_list.empty())
 		c->devices = default_devices();
 	else if (dma::parse_list(c->device_list, &c->devices))
@@ -118,15 +128,9 @@ static void choose_devices(config *c)
 	if (c->faults.find_first_of(":,") != std::string::npos)
 		config_add_error(c,
 				 "faults (USDMA_FAULTS) " + c->faults + ": expected rules such as fail@3+drop-irq%2");
-	else
-		add_to_sims(c, "faults", c->faults);
-	if (cpus_expand(c->sim_cpus, &cpus))
-		add_to_sims(c, "cpus", cpus);
-	if (c->copy_rows != usdma::copy_rows::automatic)
-		add_to_sims(c, "copy_rows", setting_show(*setting_find("copy_rows"), *c));
-	if (c->huge_pages != huge_mode::automatic)
-		add_to_sims(c, "huge", setting_show(*setting_find("huge_pages"), *c));
 	choose_timing(c);
+	for (std::string &spec : c->devices)
+		spec = config_device(*c, spec);
 }
 
 /* ---- together ---------------------------------------------------------------------------------------- */

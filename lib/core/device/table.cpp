@@ -71,7 +71,7 @@ int device_add(const char *spec)
 	if (n < 0)
 		return n;
 	const int err = within_memory("a device's name", [&] {
-		const std::string whole = check_device(config_get().checks, spec);
+		const std::string whole = config_device(config_get(), spec);
 		std::string scheme;
 
 		for (int i = n; i-- > 0;)

@@ -382,6 +382,23 @@ static void sim_cpus(void **)
 	assert_string_equal(c.devices[3].c_str(), "sim:mem=1G:cpus=2+5+6+7");
 }
 
+/* A device that is opened by its name has the settings that those of the list have: its whole string is the same. */
+static void device_by_name(void **)
+{
+	const config c = parse({{"USDMA_SIM_CPUS", "1"},
+				{"USDMA_FAULTS", "fail%1"},
+				{"USDMA_COPY_ROWS", "2"},
+				{"USDMA_HUGE_PAGES", "off"},
+				{"USDMA_CHECK", "late"},
+				{"USDMA_DEVICES", "sim:mem=1G,vfio-user:/a"}});
+	const char *whole = "sim:mem=1G:faults=fail%1:cpus=1:copy_rows=2:huge=off:timing=late";
+
+	assert_string_equal(c.devices[0].c_str(), whole);
+	assert_string_equal(core::config_device(c, "sim:mem=1G").c_str(), whole);
+	assert_string_equal(core::config_device(c, whole).c_str(), whole);
+	assert_string_equal(core::config_device(c, "vfio-user:/a").c_str(), "vfio-user:/a");
+}
+
 static void too_many_devices(void **)
 {
 	std::string list = "sim";
@@ -497,6 +514,7 @@ int main()
 		cmocka_unit_test(huge_pages_of_sims),
 		cmocka_unit_test(settings_of_the_program),
 		cmocka_unit_test(sim_cpus),
+		cmocka_unit_test(device_by_name),
 		cmocka_unit_test(too_many_devices),
 		cmocka_unit_test(devices_by_default),
 		cmocka_unit_test(home_of_another_user),

@@ -6,7 +6,7 @@
  * are device memory of the communicator's device, and stay the caller's; counts are elements. All ranks call the same
  * operations with the same counts, types, reductions and roots, in the same order. A full stream makes a call wait
  * until there is space: each rank needs a thread of its own. Input and output do not overlap, or are in place as a call
- * says.
+ * says. A call with a count of 0 does nothing and returns HCCL_SUCCESS, whatever its other arguments.
  *
  * HCCL_E_PTR: a NULL; HCCL_E_PARA: a type, reduction, root or rank out of range, more than 2^63 bytes;
  * HCCL_E_NOT_SUPPORT: a reduction of a type other than int8 to int64, uint8 to uint64, fp16, bfp16, fp32, fp64;

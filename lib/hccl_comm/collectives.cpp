@@ -122,7 +122,7 @@ HcclResult check_item(const comm *c, const HcclSendRecvItem &item)
 {
 	u64 bytes;
 
-	if (!item.buf)
+	if (!item.buf && item.count)
 		return HCCL_E_PTR;
 	if (unsigned(item.sendRecvType) > unsigned(HCCL_RECV) || item.remoteRank >= c->size ||
 	    item.remoteRank == c->rank)
@@ -206,10 +206,12 @@ HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataT
 {
 	comm *c;
 	u64 bytes;
-	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, count, dataType, &c, &bytes);
 
+	if (!count)
+		return HCCL_SUCCESS;
+	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, count, dataType, &c, &bytes);
 	ret = ret ? ret : check_reduction(dataType, op);
-	if (ret || !bytes)
+	if (ret)
 		return ret;
 	const u64 element = bytes / count;
 	return run(c, stream, [&] {
@@ -223,12 +225,14 @@ HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, H
 {
 	comm *c;
 	u64 bytes;
-	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, recvCount, dataType, &c, &bytes);
 
+	if (!recvCount)
+		return HCCL_SUCCESS;
+	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, recvCount, dataType, &c, &bytes);
 	ret = ret ? ret : check_reduction(dataType, op);
 	if (!ret && recvBuf == sendBuf && c->rank)
 		return HCCL_E_PARA; /* the own part is elsewhere */
-	if (ret || !bytes)
+	if (ret)
 		return ret;
 	return run(c, stream, [&] {
 		const reduction by = {dataType, op, bytes / recvCount};
@@ -250,9 +254,11 @@ HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount, HcclD
 {
 	comm *c;
 	u64 bytes;
-	const HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, sendCount, dataType, &c, &bytes);
 
-	if (ret || !bytes)
+	if (!sendCount)
+		return HCCL_SUCCESS;
+	const HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, sendCount, dataType, &c, &bytes);
+	if (ret)
 		return ret;
 	return run(c, stream, [&] {
 		parts give, take;
@@ -273,12 +279,12 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
 {
 	comm *c;
 	u64 bytes;
-	const HcclResult ret = prepare(handle, stream, !buf, count, dataType, &c, &bytes);
 
+	if (!count)
+		return HCCL_SUCCESS;
+	const HcclResult ret = prepare(handle, stream, !buf, count, dataType, &c, &bytes);
 	if (ret || root >= c->size)
 		return ret ? ret : HCCL_E_PARA;
-	if (!bytes)
-		return HCCL_SUCCESS;
 	return run(c, stream, [&] {
 		parts all;
 
@@ -294,14 +300,14 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
 {
 	comm *c;
 	u64 bytes;
-	const HcclResult ret = prepare(handle, stream, !recvBuf, recvCount, dataType, &c, &bytes);
 
+	if (!recvCount)
+		return HCCL_SUCCESS;
+	const HcclResult ret = prepare(handle, stream, !recvBuf, recvCount, dataType, &c, &bytes);
 	if (ret || root >= c->size)
 		return ret ? ret : HCCL_E_PARA;
 	if (c->rank == root && !sendBuf)
 		return HCCL_E_PTR;
-	if (!bytes)
-		return HCCL_SUCCESS;
 	return run(c, stream, [&] {
 		parts all;
 
@@ -321,12 +327,14 @@ HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType
 {
 	comm *c;
 	u64 bytes;
-	HcclResult ret = prepare(handle, stream, !sendBuf, count, dataType, &c, &bytes);
 
+	if (!count)
+		return HCCL_SUCCESS;
+	HcclResult ret = prepare(handle, stream, !sendBuf, count, dataType, &c, &bytes);
 	ret = ret ? ret : root >= c->size ? HCCL_E_PARA : check_reduction(dataType, op);
 	if (!ret && c->rank == root && !recvBuf)
 		return HCCL_E_PTR;
-	if (ret || !bytes)
+	if (ret)
 		return ret;
 	return run(c, stream, [&] {
 		const reduction by = {dataType, op, bytes / count};
@@ -379,7 +387,7 @@ HcclResult HcclSend(void *sendBuf, uint64_t count, HcclDataType dataType, uint32
 {
 	HcclSendRecvItem item = {HCCL_SEND, sendBuf, count, dataType, destRank};
 
-	return HcclBatchSendRecv(&item, 1, handle, stream);
+	return count ? HcclBatchSendRecv(&item, 1, handle, stream) : HCCL_SUCCESS;
 }
 
 HcclResult HcclRecv(void *recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, HcclComm handle,
@@ -387,7 +395,7 @@ HcclResult HcclRecv(void *recvBuf, uint64_t count, HcclDataType dataType, uint32
 {
 	HcclSendRecvItem item = {HCCL_RECV, recvBuf, count, dataType, srcRank};
 
-	return HcclBatchSendRecv(&item, 1, handle, stream);
+	return count ? HcclBatchSendRecv(&item, 1, handle, stream) : HCCL_SUCCESS;
 }
 
 static HcclResult all_to_all_call(HcclComm handle, aclrtStream stream, const layout &from, const layout &to)

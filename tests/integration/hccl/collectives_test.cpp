@@ -272,6 +272,14 @@ static bool refusals(rank_of &r)
 	uint32_t n = 0;
 
 	MUST(HcclAllReduce(nullptr, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PTR);
+	MUST(HcclAllReduce(nullptr, nullptr, 0, f32, sum, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclReduceScatter(a.at, a.at, 0, f32, sum, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclAllGather(nullptr, nullptr, 0, f32, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclBroadcast(nullptr, 0, f32, 99, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclScatter(nullptr, nullptr, 0, f32, 0, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclReduce(nullptr, nullptr, 0, f32, sum, 0, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclSend(nullptr, 0, f32, 0, r.comm, r.stream) == HCCL_SUCCESS);
+	MUST(HcclRecv(nullptr, 0, f32, 0, r.comm, r.stream) == HCCL_SUCCESS);
 	MUST(HcclAllReduce(a.at, a.at, 1, f32, sum, &r, r.stream) == HCCL_E_PTR);
 	MUST(HcclAllReduce(a.at, a.at, 1, f32, sum, r.comm, nullptr) == HCCL_E_PTR);
 	MUST(HcclAllReduce(a.at, a.at, 1, HCCL_DATA_TYPE_RESERVED, sum, r.comm, r.stream) == HCCL_E_PARA);

@@ -1391,9 +1391,10 @@ ACL_FUNC_VISIBILITY aclError aclrtMemMapSetLink(aclrtDrvMemHandle handle, aclrtM
 
 /*
  * A printable key (64 characters and a NUL; len at least 65) with which other processes can import [devPtr, devPtr
- * + size). flags 0, or 1: any process of this user is permitted. Freeing the memory closes the export; imports stay
- * valid, and the memory counts as used until they are closed. 100000: NULL; 107000: size or len 0 or too small, flags,
- * or not device memory of one block; 207000: another process's memory, or a device whose memory cannot be shared.
+ * + size). flags 0, or 1: any process of this user is permitted. Freeing the memory closes the export, and gives back
+ * its descriptors; imports stay valid, and the memory counts as used until they are closed. 100000: NULL; 107000: size
+ * or len 0 or too small, flags, or not device memory of one block; 207000: another process's memory, or a device whose
+ * memory cannot be shared.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
 /* Permits more processes to import it.  100000: NULL; 107000: num 0 or no such key. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fills in the functions that each layer calls in the layers above it. */
 #include "lib/core/copy/copy.h"
+#include "lib/core/ipc/vmm.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/open.h"
 #include "lib/core/stream/fault.h"
@@ -14,7 +15,8 @@ constinit const memory_upcalls memory_up = {.gated_last = stream_gated_last,
 					    .gated_posted = stream_gated_posted,
 					    .gated_await = stream_gated_await,
 					    .zero = zero_device,
-					    .alive = device_alive};
+					    .alive = device_alive,
+					    .exports_ended = ipc_exports_end};
 constinit const queue_listener queue_up = {
 	.cancels_after = stream_cancels_after, .on_fault = stream_note_fault, .on_reset = streams_note_reset};
 

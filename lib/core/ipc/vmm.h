@@ -77,6 +77,8 @@ int ipc_memory_import(device *dev, const char *key, void **out);
 int ipc_memory_close(const char *key, int slot);
 int ipc_memory_close_at(const void *ptr);
 bool ipc_memory_known(const char *key);
+/* Closes the exports whose memory was freed, and gives back what they hold. */
+void ipc_exports_end();
 
 } // namespace usdma::core
 

@@ -276,6 +276,9 @@ using import_table = std::map<std::string, std::unique_ptr<import>, std::less<>>
 struct ipc_state {
 	std::mutex lock;
 	std::map<std::string, export_entry, std::less<>> exports;
+	/* Keys whose memory was freed before they were closed, the latest ones: to close them is no error. */
+	char ended[256][share_key_len + 1] = {};
+	size_t n_ended = 0;
 	import_table imports; /* by import_name */
 };
 
@@ -296,6 +299,33 @@ static void export_end(const export_entry &e)
 	device_unexport(e.dev, e.block, &e.what->page->closed);
 	share_close(e.what);
 	share_unref(e.what);
+}
+
+void ipc_exports_end()
+{
+	ipc_state &st = ipc();
+	std::lock_guard guard(st.lock);
+
+	std::erase_if(st.exports, [&st](const auto &named) {
+		const share *s = named.second.what;
+
+		if (!load_acquire(&s->page->closed))
+			return false;
+		memcpy(st.ended[st.n_ended++ % std::size(st.ended)], s->key, sizeof(s->key));
+		export_end(named.second);
+		return true;
+	});
+}
+
+/* Forgets the key. */
+static bool was_ended(ipc_state &st, const char *key)
+{
+	for (char(&ended)[share_key_len + 1] : st.ended)
+		if (*key && !strcmp(ended, key)) {
+			*ended = 0;
+			return true;
+		}
+	return false;
 }
 
 /* The file, and the block of p's memory that is allocated as one. */
@@ -469,7 +499,7 @@ int ipc_memory_close(const char *key, int slot)
 	if (in == st.imports.end())
 		in = find_import(st, key);
 	if (in == st.imports.end())
-		return no_key();
+		return was_ended(st, key) ? 0 : no_key();
 	import_drop(st, in);
 	return 0;
 }

@@ -319,12 +319,8 @@ static void release_now(device *dev, u64 offset)
 	deferred_add({.what = deferred_free::device_block, .dev = dev, .offset = offset});
 }
 
-int device_free(u64 addr)
+static int free_block(u64 addr)
 {
-	const no_cancel scope;
-
-	if (forked())
-		return fail_forked();
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(addr);
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
@@ -337,6 +333,17 @@ int device_free(u64 addr)
 	region_remove(r);
 	release_now(dev, offset);
 	return 0;
+}
+
+int device_free(u64 addr)
+{
+	const no_cancel scope;
+
+	if (forked())
+		return fail_forked();
+	const int err = free_block(addr);
+	exports_report();
+	return err;
 }
 
 void device_put_block(device *dev, u64 offset)

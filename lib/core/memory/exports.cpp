@@ -60,7 +60,15 @@ static void close_all(exported_block *b)
 	/* Ordered before the query for locks; an importer locks before it checks this word (share.cpp). */
 	for (u32 *word : b->closed)
 		store_fence(word, 1u);
+	if (!b->closed.empty())
+		store_release(&mem_state().exports_ended, 1u);
 	b->closed.clear();
+}
+
+void exports_report()
+{
+	if (unlikely(load_relaxed(&mem_state().exports_ended)) && exchange_acq_rel(&mem_state().exports_ended, 0u))
+		memory_up.exports_ended();
 }
 
 void exports_close(const device *dev, u64 block)

@@ -171,7 +171,8 @@ struct memory_state {
 	std::map<u64, pinned_registration> over_pinned;                   /* by address */
 	std::map<std::pair<const device *, u64>, exported_block> exports; /* by device and offset */
 	size_t exports_held = 0;                                          /* of them freed */
-	u64 reap_ns = 0;                                                  /* when to check those again */
+	u32 exports_ended = 0; /* some were closed since exports_report(); atomic */
+	u64 reap_ns = 0;       /* when to check those again */
 	/* By what may access them: the device of a slot, or [max_devices] all that are not isolated. */
 	deferred_list deferred[max_devices + 1];
 	deferred_list retained;          /* passed, but a lost device that is closed may still write there */
@@ -259,6 +260,8 @@ void heap_detach(device *dev);
 /* exports.cpp; under mem_state().lock */
 /* The block is freed by the caller: no new imports. */
 void exports_close(const device *dev, u64 block);
+/* After frees, without a lock: the upper layer gives back what the exports of freed blocks hold. */
+void exports_report();
 /* Before the block is reused. True: it is imported; freed by a later exports_reap(). */
 bool exports_hold(device *dev, u64 block);
 /* Frees blocks that are not imported any more; now: even if it checked them a moment ago. */

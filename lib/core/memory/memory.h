@@ -257,6 +257,8 @@ struct memory_upcalls {
 	int (*zero)(device *dev, u64 dma, u64 len);
 	/* Checks the device. 0, or -errno if it is dead. */
 	int (*alive)(device *dev);
+	/* Exported memory was freed. No lock is held. */
+	void (*exports_ended)();
 };
 extern const memory_upcalls memory_up;
 

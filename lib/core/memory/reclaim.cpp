@@ -523,7 +523,7 @@ void memory_end(device *dev)
 	store_relaxed(&mem_state().blocked_gate, u64(0));
 }
 
-void memory_detach(device *dev)
+static void detach(device *dev)
 {
 	memory_state &m = mem_state();
 
@@ -534,6 +534,12 @@ void memory_detach(device *dev)
 	heap_detach(dev);
 	unmap_device(dev);
 	deferred_run();
+}
+
+void memory_detach(device *dev)
+{
+	detach(dev);
+	exports_report();
 }
 
 void memory_forget(device *dev)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Wraps --help at 80 columns, which CLI11 does not do. */
+/* --help in 80 columns, and what is wrong with a command line: the unknown option first, whatever else is missing. */
 #pragma once
 
+#include "tools/choice.h"
 #include "tools/output.h"
 
 #include <CLI/CLI.hpp>
@@ -46,6 +47,34 @@ inline void help_in_80_columns(CLI::App &app)
 	app.formatter(std::make_shared<narrow_help>());
 }
 
+/* The options of the program, its groups, and the commands that were given. */
+inline void option_names(const CLI::App &app, std::vector<std::string> *out)
+{
+	for (const CLI::Option *o : app.get_options())
+		for (const std::string &name : o->get_lnames())
+			out->push_back("--" + name);
+	for (const CLI::App *sub : app.get_subcommands(nullptr))
+		if (sub->get_name().empty() || app.got_subcommand(sub->get_name()))
+			option_names(*sub, out);
+}
+
+/* Names the first word with a leading dash that is no option; "": there is no such word. */
+inline std::string unknown_option(const CLI::App &app)
+{
+	static constexpr unsigned alike = 3;
+	std::vector<std::string> names;
+
+	for (const std::string &word : app.remaining(true)) {
+		if (word.size() < 2 || word[0] != '-')
+			continue;
+		option_names(app, &names);
+		const std::string meant = tool::nearest(word, names);
+		return "there is no option \"" + word + "\"" +
+		       (unlikeness(word.substr(0, 63), meant) > alike ? "" : "; did you mean " + meant + "?");
+	}
+	return "";
+}
+
 /* Prints help, the version (both 0) or what is wrong with the command line (2). */
 inline int leave(const CLI::App &app, const CLI::ParseError &e)
 {
@@ -55,7 +84,9 @@ inline int leave(const CLI::App &app, const CLI::ParseError &e)
 		tool::put(out.str());
 		return 0;
 	}
-	fprintf(stderr, "%s: %s (%s --help)\n", app.get_name().c_str(), e.what(), app.get_name().c_str());
+	const std::string unknown = unknown_option(app);
+	fprintf(stderr, "%s: %s (%s --help)\n", app.get_name().c_str(), unknown.empty() ? e.what() : unknown.c_str(),
+		app.get_name().c_str());
 	return 2;
 }
 

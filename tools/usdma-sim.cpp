@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -27,18 +28,34 @@ namespace {
 
 struct options {
 	std::string socket, control;
-	std::vector<std::string> settings; /* key=value, as in a device string */
+	sim::config device;
 	bool once = false, verbose = false;
 	int ready_fd = -1, listen_fd = -1;
 };
+
+int fail_usage()
+{
+	fprintf(stderr, "usdma-sim: %s (usdma-sim --help)\n", error_text());
+	return 2;
+}
+
+/* key=value, as in a device string. */
+void set(options &opt, const char *option, const char *key, const std::string &value)
+{
+	static constexpr std::string_view start = "sim: ";
+
+	if (!sim::parse_setting(std::string(key) + "=" + value, &opt.device))
+		return;
+	const std::string_view text = error_text();
+	throw CLI::ValidationError(option, std::string(text.substr(text.starts_with(start) ? start.size() : 0)));
+}
 
 /* An option that sets a key of the device string. */
 CLI::Option *add_setting(CLI::App &app, options &opt, const char *name, const char *key, const char *help)
 {
 	return app
 		.add_option_function<std::string>(
-			name, [&opt, key](const std::string &v) { opt.settings.push_back(std::string(key) + "=" + v); },
-			help)
+			name, [&opt, name, key](const std::string &v) { set(opt, name, key, v); }, help)
 		->type_name("N");
 }
 
@@ -46,12 +63,13 @@ void describe(CLI::App &app, options &opt)
 {
 	app.set_version_flag("--version", USDMA_VERSION_TEXT);
 	CLI::Option_group *where = app.add_option_group("where", "One of these two");
-	where->add_option("--socket", opt.socket, "Path of the UNIX socket to serve (made with mode 0600)")
-		->type_name("PATH");
+	CLI::Option *path = where->add_option("--socket", opt.socket,
+					      "Path of the UNIX socket to serve (made with mode 0600)")
+				    ->type_name("PATH");
 	where->add_option("--listen-fd", opt.listen_fd, "Descriptor of a socket that listens, as systemd passes it (3)")
-		->check(CLI::NonNegativeNumber)
-		->type_name("N");
-	where->require_option(1);
+		->check(tool::number_in(0, INT_MAX))
+		->type_name("N")
+		->excludes(path);
 	add_setting(app, opt, "--model", "model",
 		    "The device: sdma (default), ioat, ioat-3.3, dsa, dsa-2, hisi or hisi-hip09 (docs/engines.md)")
 		->type_name("NAME")
@@ -77,17 +95,16 @@ void describe(CLI::App &app, options &opt)
 		->type_name("HOW")
 		->check(tool::word_of({"off", "advise", "require"}));
 	app.add_option_function<std::string>(
-		   "--nomem",
-		   [&opt](const std::string &v) { opt.settings.push_back("nomem=" + (v.empty() ? "1" : v)); },
+		   "--nomem", [&opt](const std::string &v) { set(opt, "--nomem", "nomem", v.empty() ? "1" : v); },
 		   "A device without memory of its own")
 		->expected(0, 1)
 		->trigger_on_parse()
 		->type_name("");
 	app.add_flag_callback(
-		"--any-file", [&opt] { opt.settings.push_back("files=any"); },
+		"--any-file", [&opt] { set(opt, "--any-file", "files", "any"); },
 		"Map what is no memfd and not of tmpfs or hugetlbfs, too");
 	app.add_option_function<std::string>(
-		   "--faults", [&opt](const std::string &v) { opt.settings.push_back("faults=" + v); },
+		   "--faults", [&opt](const std::string &v) { set(opt, "--faults", "faults", v); },
 		   "Faults on demand, such as fail@3+drop-irq%2 (docs/reliability.md)")
 		->type_name("RULES");
 	app.add_option("--control", opt.control,
@@ -130,15 +147,13 @@ int check_cpus(const sim::config &cfg)
 	return err;
 }
 
-int make_config(const options &opt, sim::config *cfg)
+int check_options(const options &opt)
 {
-	cfg->share = quarter_of_memory();
-	for (const std::string &s : opt.settings)
-		if (const int err = sim::parse_setting(s, cfg))
-			return err;
-	if (const int err = check_cpus(*cfg))
+	if (opt.socket.empty() && opt.listen_fd < 0)
+		return fail(EINVAL, "where to listen is missing: give --socket PATH or --listen-fd N");
+	if (const int err = check_cpus(opt.device))
 		return err;
-	return sim::check_config(*cfg);
+	return sim::check_config(opt.device);
 }
 
 /* Before any thread starts, so that none of them takes the signal. */
@@ -169,11 +184,11 @@ int report_ready(const options &opt)
 	return 0;
 }
 
-int open_sockets(const options &opt, const sim::config &cfg, sim::listener *socket, sim::console *control)
+int open_sockets(const options &opt, sim::listener *socket, sim::console *control)
 {
 	if (const int err = opt.listen_fd < 0 ? socket->open(opt.socket) : socket->adopt(unique_fd(opt.listen_fd)))
 		return err;
-	return opt.control.empty() ? 0 : control->open(opt.control, cfg);
+	return opt.control.empty() ? 0 : control->open(opt.control, opt.device);
 }
 
 /* No file access from here on: a child that does nothing else removes the sockets. */
@@ -199,11 +214,8 @@ int serve(const options &opt)
 {
 	sim::listener socket;
 	sim::console control;
-	sim::config cfg;
 	tool::keeper keeper;
 
-	if (const int err = make_config(opt, &cfg))
-		return report(err);
 	if (const int err = sim::guard_bus_errors())
 		return report(err);
 	if (const int err = sim::allow_interrupting())
@@ -211,13 +223,13 @@ int serve(const options &opt)
 	unique_fd stop(signals_by_fd());
 	if (!stop.valid())
 		return report(fail_errno("signalfd"));
-	if (const int err = open_sockets(opt, cfg, &socket, &control))
+	if (const int err = open_sockets(opt, &socket, &control))
 		return report(err);
 	if (const int err = enter(opt, &keeper, &socket, &control))
 		return report(err);
 	if (const int err = report_ready(opt))
 		return report(err);
-	tool::clients clients(socket, cfg, opt.control.empty() ? nullptr : &control);
+	tool::clients clients(socket, opt.device, opt.control.empty() ? nullptr : &control);
 	const int err = clients.run(stop.get(), opt.once);
 	keeper.release();
 	return err ? report(err) : 0;
@@ -232,6 +244,7 @@ int main(int argc, char **argv)
 	options opt;
 
 	help_in_80_columns(app);
+	opt.device.share = quarter_of_memory();
 	describe(app, opt);
 	if (tool::complete(&app, argc, argv, [] { return tool::words(); }))
 		return tool::end_output("usdma-sim", 0);
@@ -240,6 +253,8 @@ int main(int argc, char **argv)
 	} catch (const CLI::ParseError &e) {
 		return tool::end_output("usdma-sim", leave(app, e));
 	}
+	if (check_options(opt))
+		return fail_usage();
 	if (opt.verbose)
 		log_set_level(log_level::info);
 	return serve(opt);

@@ -193,6 +193,9 @@ def test_invalid_arguments(s):
                 f"usdma-perf {option} {word}: the message has the valid values once", done)
 
 
+RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
+
+
 def test_before_work(s):
     """Errors are reported before a tool measures or serves; errors of the command line have status 2."""
     for status, text, *command in ((2, 'usdma-perf: --depth: "x": it takes a number from 1 to 65536 (usdma-perf --help)', s.perf, "--depth", "x"),
@@ -200,13 +203,16 @@ def test_before_work(s):
                                    (2, 'usdmactl: --count: "0": it takes a number from 1 to 2147483647 (usdmactl --help)', s.ctl, "stat", "--count", "0"),
                                    (2, "usdmactl: The following argument was not expected: more (usdmactl --help)", s.ctl, "list", "more"),
                                    (2, "usdma-sim: The following argument was not expected: more (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "more"),
-                                   (1, "usdma-sim: --cpus: CPU 1023 does not exist, or this process may not use it: Invalid argument", s.sim,
-                                    "--socket", "/nonexistent/dev", "--cpus", "1023")):
+                                   (2, "usdma-sim: --cpus: CPU 1023 does not exist, or this process may not use it: Invalid argument (usdma-sim --help)", s.sim,
+                                    "--socket", "/nonexistent/dev", "--cpus", "1023"),
+                                   (2, "usdma-sim: --mem: mem=12Z is invalid: it takes a size from 64K to 16T in pages of 4K: " + RULE + " (usdma-sim --help)", s.sim,
+                                    "--socket", "/nonexistent/dev", "--mem", "12Z"),
+                                   (2, 'usdma-sim: there is no option "--sokcet"; did you mean --socket? (usdma-sim --help)', s.sim, "--sokcet", "/nonexistent/dev"),
+                                   (2, "usdma-sim: where to listen is missing: give --socket PATH or --listen-fd N (usdma-sim --help)", s.sim, "--mem", "1G"),
+                                   (2, 'usdmactl: there is no option "--froce" (usdmactl --help)', s.ctl, "bind", "--froce"),
+                                   (2, 'usdma-perf: there is no option "--dpeth"; did you mean --depth? (usdma-perf --help)', s.perf, "--dpeth", "4")):
         done = s.done(*command)
         s.check(done.returncode == status and done.stderr == text + "\n" and not done.stdout, text, done)
-
-
-RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
 
 
 def test_sizes(s):
@@ -231,7 +237,7 @@ def test_sizes(s):
 def test_invalid_device(s):
     for args in ((), ("--curves",), ("--calibrate",), ("--workload", "kv-cache"), ("--limits",)):
         done = s.done(*s.measure, *args, "--device", "foo")
-        s.check(done.returncode == 1 and not done.stdout and "foo" in done.stderr, f"usdma-perf {' '.join(args)} --device foo: no table", done)
+        s.check(done.returncode == 2 and not done.stdout and "foo" in done.stderr, f"usdma-perf {' '.join(args)} --device foo: no table", done)
 
 
 @contextlib.contextmanager

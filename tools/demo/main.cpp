@@ -6,6 +6,8 @@
  */
 #include "tools/demo/job.h"
 
+#include "tools/help.h"
+
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
@@ -110,11 +112,16 @@ static int demonstrate(const std::string &file)
 
 int main(int argc, char **argv)
 {
-	CLI::App app("Copies a file to a device and back by each path of usdma, and compares checksums.");
+	CLI::App app("Copies a file to a device and back by each path of usdma, and compares checksums.",
+		     "usdma-quickstart");
 	std::string file;
 
 	app.add_option("--file", file, "the file to copy")->required();
-	CLI11_PARSE(app, argc, argv);
+	try {
+		app.parse(argc, argv);
+	} catch (const CLI::ParseError &e) {
+		return usdma::leave(app, e);
+	}
 	try {
 		return demonstrate(file);
 	} catch (const std::exception &e) {

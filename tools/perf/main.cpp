@@ -7,6 +7,7 @@
 
 #include "usdma/usdma.h"
 
+#include <cerrno>
 #include <exception>
 #include <fmt/core.h>
 #include <stdexcept>
@@ -14,6 +15,11 @@
 
 using namespace usdma;
 using namespace usdma::perf;
+
+/* The device string: exit status 2, as for other wrong values. */
+struct wrong_device : std::runtime_error {
+	using std::runtime_error::runtime_error;
+};
 
 /*
  * Opened first and held: an invalid device string fails at once, and a server that accepts one client sees only one
@@ -27,7 +33,11 @@ public:
 			check_in_process(0); /* the processes open it, each for itself */
 			return;
 		}
-		if (usdma_open_index(0, &dev_))
+		const int err = usdma_open_index(0, &dev_);
+
+		if (err == -EINVAL)
+			throw wrong_device(usdma_error_text());
+		if (err)
 			throw std::runtime_error(usdma_error_text());
 		if (o.calibrate)
 			close(); /* the child processes open it */
@@ -80,7 +90,7 @@ static int measure(int argc, char **argv)
 		progress(o, "");
 		if (tool::flush_output())
 			fmt::print(stderr, "usdma-perf: {}\n", e.what());
-		return 1;
+		return dynamic_cast<const wrong_device *>(&e) ? 2 : 1;
 	}
 }
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usdmactl: devices from the command line. */
+#include "driver/base/error.h"
 #include "driver/base/fd.h"
+#include "driver/dma/registry.h"
+#include "driver/pci/address.h"
+#include "driver/sim/config.h"
 #include "driver/sim/console.h"
 #include "tools/choice.h"
 #include "tools/complete.h"
@@ -39,17 +43,49 @@ CLI::App *command(CLI::App &app, const char *name, const char *about, const char
 	return sub;
 }
 
+/* A device string, of a software device with values that it takes; it is not opened. */
+CLI::Validator device_string()
+{
+	return CLI::Validator(
+		[](std::string &text) -> std::string {
+			usdma::dma::device_options options;
+			usdma::sim::config config;
+			std::string_view bare;
+			std::string scheme;
+			int err = usdma::dma::parse_scheme(text, &scheme);
+
+			if (!err)
+				err = usdma::dma::parse_options(text, &bare, &options);
+			if (!err && scheme == "sim")
+				err = usdma::sim::parse_config(bare, &config);
+			return err ? usdma::error_text() : "";
+		},
+		"", "device");
+}
+
+CLI::Validator pci_address()
+{
+	return CLI::Validator(
+		[](std::string &text) -> std::string {
+			usdma::pci::address address;
+
+			return usdma::pci::address_parse(text, &address) ? usdma::error_text() : "";
+		},
+		"", "address");
+}
+
 void add_device(CLI::App *sub, std::string &where, bool required = true)
 {
 	sub->add_option("DEVICE", where,
 			"DDDD:BB:DD.F, vfio-user:PATH[:trust=no|checked|yes] or sim[:…], each with [:isolated=yes]")
 		->required(required)
+		->check(device_string())
 		->type_name("");
 }
 
 void add_address(CLI::App *sub, std::string &where)
 {
-	sub->add_option("DEVICE", where, "DDDD:BB:DD.F")->required()->type_name("PCI");
+	sub->add_option("DEVICE", where, "DDDD:BB:DD.F")->required()->check(pci_address())->type_name("PCI");
 }
 
 void add_list(CLI::App &app, arguments &a)
@@ -189,6 +225,7 @@ void add_tune(CLI::App &app, arguments &a)
 	sub->add_option("--from", a.tune.from, "Use the output of an earlier --json instead of measuring")
 		->type_name("FILE");
 	sub->add_option("--device", a.tune.device, "Measure on this device (default: a software device)")
+		->check(device_string())
 		->type_name("DEVICE");
 	sub->callback([&a, write] {
 		a.tune.write = write->count() > 0;
@@ -233,7 +270,7 @@ std::string first_word(int argc, char **argv)
 	return "";
 }
 
-/* The error text for an unknown command or option; "": the command is valid. */
+/* The error text for an unknown or missing command; "": the command is valid, or an option is unknown. */
 std::string wrong_command(const CLI::App &app, const std::string &word)
 {
 	std::vector<std::string> all;
@@ -243,9 +280,7 @@ std::string wrong_command(const CLI::App &app, const std::string &word)
 	const std::string list = "the commands are " + usdma::tool::joined(all) + " (usdmactl --help)";
 	if (word.empty() && app.remaining().empty())
 		return "a command is missing: " + list;
-	if (word.empty())
-		return "there is no option \"" + app.remaining()[0] + "\" (usdmactl --help)";
-	if (std::find(all.begin(), all.end(), word) != all.end())
+	if (word.empty() || std::find(all.begin(), all.end(), word) != all.end())
 		return "";
 	return "there is no command \"" + word + "\"; did you mean " + usdma::tool::nearest(word, all) + "? " + list;
 }

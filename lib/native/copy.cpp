@@ -25,10 +25,9 @@ static inline int try_cached(usdma_stream *stream, void *dst, const void *src, s
 {
 	const void *const cache = core::thread_here()->cache;
 	const core::read_section in;
+	core::stream *const s = likely(in) ? core::stream_find(stream) : nullptr;
 
-	return likely(in && core::stream_valid(stream)) ?
-		       core::copy_fast(cache, core::stream_of(stream), dst, src, len, false) :
-		       1;
+	return likely(s) ? core::copy_fast(cache, s, dst, src, len, false) : 1;
 }
 
 int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)

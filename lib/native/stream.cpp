@@ -57,8 +57,9 @@ int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 	bool done;
 	{
 		const core::read_section in;
+		core::stream *const s = in ? core::stream_find(stream) : nullptr;
 
-		done = in && core::stream_valid(stream) && core::stream_spin(core::stream_of(stream));
+		done = s && core::stream_spin(s);
 	}
 	if (likely(done)) {
 		core::memory_reclaim();
@@ -79,8 +80,9 @@ int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 static inline bool query_quick(const usdma_stream *stream)
 {
 	const core::read_section in;
+	core::stream *const s = in ? core::stream_find(stream) : nullptr;
 
-	return in && core::stream_valid(stream) && core::stream_is_done(core::stream_of(stream));
+	return s && core::stream_is_done(s);
 }
 
 int usdma_stream_query(usdma_stream *stream)

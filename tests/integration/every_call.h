@@ -85,7 +85,7 @@ struct outcome {
 	int status; /* of the child, as by waitpid(2) */
 };
 
-/* Ways to make a child with a copy of the memory; the handlers of pthread_atfork() run in the first one only. */
+/* How to make a child with a copy of the memory; the handlers of pthread_atfork() run in the first one only. */
 enum class birth { by_fork, by_bare_fork, by_clone };
 
 /* What the sanitizers need to know of is fork() alone. */

@@ -64,7 +64,7 @@ int fail_forked()
 {
 	return fail(
 		EPERM,
-		"this process is a child (fork, vfork, clone) of one that uses usdma: the device stays with the parent; "
+		"this process is a child (fork, vfork, clone) of one that uses usdma: the device stays with it; "
 		"call exec, or open the device only in the child");
 }
 

@@ -67,6 +67,9 @@ private:
 		if (unlikely(!depth))
 			return section_enter();
 		store_relaxed(&r->depth, depth + 1);
+		/* Never null, which the compiler would test again at the end. */
+		if (!r)
+			__builtin_unreachable();
 		barrier_light();
 		return r;
 	}

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Objects with validated handles. The memory of objects is never unmapped, so an untrusted handle can be
- * checked safely: its place must be the start of an object in the slab, and the object must be alive under
+ * checked safely: its slot must be the start of an object in the slab, and the object must be alive under
  * exactly this handle.
  *
  * A handle is, from the top: 0 (for languages with signed handles), the generation, the object's offset in the slab,
  * and in the low six bits, as objects are aligned to 64, the kind, so that the handles of two slabs differ. The
- * generation counts the objects of a place. It has the bits that the offset leaves, 34 and more for 65,536 objects of
- * up to 8 KiB. A place whose generations are used up is not used again, so a handle never names another object: this
+ * generation counts the objects of a slot. It has the bits that the offset leaves, 34 and more for 65,536 objects of
+ * up to 8 KiB. A slot whose generations are used up is not used again, so a handle never names another object: this
  * costs the memory of one object for each 2^34 objects and more.
  */
 #pragma once
@@ -126,15 +126,15 @@ public:
 	/* Destroys the object; its memory stays readable with alive == 0. */
 	void put(T *t)
 	{
-		const u32 place = u32(t - base_);
+		const u32 slot = u32(t - base_);
 
 		t->~T();
 		std::lock_guard guard(lock_);
 		store_release(&t->alive, 0);
-		if (has_handles && generations()[place] == max_generation)
+		if (has_handles && generations()[slot] == max_generation)
 			retired_++;
 		else
-			unused()[free_++] = place;
+			unused()[free_++] = slot;
 	}
 	/* True: p is the start of an object, alive or not. */
 	bool within(const T *p) const
@@ -151,7 +151,7 @@ public:
 		return load_acquire(&t->alive) == reinterpret_cast<u64>(handle) ? t : nullptr;
 	}
 	/* The same of a handle that holds() has accepted, live or not. */
-	T *at(const void *handle) const
+	[[gnu::returns_nonnull]] T *at(const void *handle) const
 	{
 		return reinterpret_cast<T *>(reinterpret_cast<u64>(base_) + offset_of(handle));
 	}
@@ -184,7 +184,7 @@ public:
 		*n = std::min(*n + 1, max_generation);
 		store_release(&t->alive, *n << generation_at | offset | u64(kind));
 	}
-	/* For tests: as if the place of the object had been used that often. */
+	/* For tests: as if the slot of the object had been used that often. */
 	void age(const T *t, u64 generation) { generations()[t - base_] = generation; }
 	size_t live() const
 	{
@@ -234,9 +234,9 @@ private:
 	{
 		return offset < load_acquire(&ready_) * sizeof(T) && offset % sizeof(T) == 0;
 	}
-	/* After the objects: the latest generation of each place; of the thread that has the object, or under lock_. */
+	/* After the objects: the latest generation of each slot; of the thread that has the object, or under lock_. */
 	u64 *generations() { return reinterpret_cast<u64 *>(base_ + cap_); }
-	/* After these: a stack of free_ indices of unused places, so that put() needs no memory. */
+	/* After these: a stack of free_ indices of unused slots, so that put() needs no memory. */
 	u32 *unused() { return reinterpret_cast<u32 *>(generations() + (has_handles ? cap_ : 0)); }
 	static void *map_table(size_t n)
 	{
@@ -281,7 +281,7 @@ private:
 	size_t ready_ = 0; /* writable */
 	size_t used_ = 0;
 	size_t free_ = 0;
-	size_t retired_ = 0; /* places whose generations are used up */
+	size_t retired_ = 0; /* slots whose generations are used up */
 };
 
 } // namespace usdma::core

@@ -59,7 +59,7 @@ static void live_handles_name_their_object(void **)
 	objects.put(b);
 }
 
-/* More objects in one place than a handle of 21 bits of generation could tell apart. */
+/* More objects in one slot than 21 bits of generation can number. */
 static void stale_handles_stay_stale(void **)
 {
 	object *o = made();
@@ -75,8 +75,8 @@ static void stale_handles_stay_stale(void **)
 	}
 }
 
-/* A place whose generations are used up is not used again; the others are. */
-static void used_up_places_are_retired(void **)
+/* A slot whose generations are used up is not used again; the others are. */
+static void used_up_slots_are_retired(void **)
 {
 	object *o = made(), *p;
 	void *const last = reinterpret_cast<void *>(handle(o));
@@ -109,7 +109,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(live_handles_name_their_object),
 		cmocka_unit_test(stale_handles_stay_stale),
-		cmocka_unit_test(used_up_places_are_retired),
+		cmocka_unit_test(used_up_slots_are_retired),
 	};
 
 	return cmocka_run_group_tests_name("slab", tests, nullptr, nullptr);

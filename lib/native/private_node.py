@@ -4,8 +4,8 @@
 
 private_node.py MAP OUTPUT DEPFILE VERSION [OPTION...]
 
-The id is a hash of what the front ends are compiled with: the headers of driver and lib/core, the names in MAP, and the
-options that change what the headers mean.  The same sources and options have the same id, wherever and whenever they are
+The id is a hash of what the dependent libraries are compiled with: the headers of driver and lib/core, the names in MAP, and
+the options that change what the headers mean.  The same sources and options have the same id, wherever and whenever they are
 built; a change that leaves the headers as they are links nothing anew.  What the dynamic linker says of another build's
 library is the node's name, which so carries the remedy.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A front end loads the libusdma of its own build only, and the id of a build is made of what front ends see.  TAP.
+"""A library loads the libusdma of its own build only; a build's id is made of what dependent libraries see.  TAP.
 
-build_id.py LIBUSDMA MAP OPTIONS FRONT_END...   MAP: as built; OPTIONS: what private_node.py got, separated by commas
+build_id.py LIBUSDMA MAP OPTIONS LIBRARY...   MAP: as built; OPTIONS: what private_node.py got, separated by commas
 """
 import os
 import re
@@ -45,14 +45,14 @@ def load(front_end, libusdma, folder):
                           check=True).stdout
 
 
-def check_libraries(libusdma, front_ends, folder):
+def check_libraries(libusdma, dependents, folder):
     own = nodes(libusdma)
     yield "libusdma has one private node", len(own) == 1, own
     node = own.pop()
     other = node.replace(NODE.match(node).group(1), "0123456789ab")
     with open(libusdma, "rb") as f:
         content = f.read()
-    for path in front_ends:
+    for path in dependents:
         name = os.path.basename(path)
         yield f"{name} requires it", nodes(path) == {node}, nodes(path)
         said = load(path, content, folder)
@@ -69,7 +69,7 @@ def check_id(built, options, folder):
     yield "the same sources and options in another folder have the same id", text(now) == text(built), ""
     os.utime(now, (1, 1))
     with open(os.path.join(top, "lib/core/open.cpp"), "a", encoding="utf-8") as f:
-        f.write("/* of no concern to front ends */\n")
+        f.write("/* of no concern to dependent libraries */\n")
     made(top, options)
     yield "a change that they do not see writes nothing", os.stat(now).st_mtime == 1, ""
     yield "another option has another id", text(made(top, [*options, "more"])) != text(built), ""
@@ -79,10 +79,10 @@ def check_id(built, options, folder):
 
 
 def main():
-    libusdma, built, options, *front_ends = sys.argv[1:]
+    libusdma, built, options, *dependents = sys.argv[1:]
     bad = n = 0
     with tempfile.TemporaryDirectory(prefix="usdma-id-") as folder:
-        for points in check_libraries(libusdma, front_ends, folder), check_id(built, options.split(","), folder):
+        for points in check_libraries(libusdma, dependents, folder), check_id(built, options.split(","), folder):
             for name, good, why in points:
                 n += 1
                 bad += not good

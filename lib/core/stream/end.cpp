@@ -209,14 +209,16 @@ int streams_reap(device *dev)
 {
 	int first = 0;
 
+	for (stream *s = dev->orphaned; s; s = s->next_idle)
+		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
+	for (stream *s = dev->orphaned; s && !first; s = s->next_idle)
+		first = final_error(s);
+	const saved_error why;
 	while (stream *s = dev->orphaned) {
 		dev->orphaned = s->next_idle;
-		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
-		if (!first)
-			first = final_error(s);
 		stream_end(s);
 	}
-	return first;
+	return why.again(first);
 }
 
 } // namespace usdma::core

@@ -114,7 +114,7 @@ static bool is_in(const guarded_range &r, const void *at, u64 grain)
 	return r.len && (((first - begin) & address_mask) < r.len || ((begin - first) & address_mask) < grain);
 }
 
-static bool ends_nowhere(const guarded_range &r)
+static bool is_beyond(const guarded_range &r)
 {
 	return r.len && address_of(r.at) + r.len > nowhere_from;
 }
@@ -127,7 +127,7 @@ static bool covers(const page_guard &g, const siginfo_t *info)
 	if (!g.of[0].len && !g.of[1].len)
 		return true;
 	if (info->si_code == SI_KERNEL)
-		return ends_nowhere(g.of[0]) || ends_nowhere(g.of[1]);
+		return is_beyond(g.of[0]) || is_beyond(g.of[1]);
 	return is_in(g.of[0], info->si_addr, grain) || is_in(g.of[1], info->si_addr, grain);
 }
 

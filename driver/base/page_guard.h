@@ -61,8 +61,7 @@ void page_guard_leave(page_guard *g);
  * Runs f(guard), which accesses a and b, or what it has the guard cover before each access.  It must not own anything
  * that a destructor releases.  False: it faulted at *bad and was aborted.
  */
-template <class F>
-[[gnu::noinline]] bool page_guarded(guarded_range a, guarded_range b, const F &f, const void **bad)
+template <class F> [[gnu::noinline]] bool page_guarded(guarded_range a, guarded_range b, const F &f, const void **bad)
 {
 	page_guard g;
 

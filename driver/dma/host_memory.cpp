@@ -200,7 +200,8 @@ fault_reason host_backend::move_piece(const end &dst, const end &src, u64 len, u
 		return why;
 	}
 	const u64 n = *done = std::min({from.len, to.len, step_bytes});
-	if (page_guarded({to.host, n}, {from.host, n}, [&] { memmove(to.host, from.host, n); }, &bad))
+	if (page_guarded(
+		    {to.host, n}, {from.host, n}, [&] { memmove(to.host, from.host, n); }, &bad))
 		return fault_reason::none;
 	const u64 into = u64(static_cast<const u8 *>(bad) - from.host);
 	*at = into < n ? src.addr + into : dst.addr;

@@ -128,7 +128,8 @@ bool client_memory::copy_piece(const piece &to, const piece &from, u64 n, bool *
 		*at_source = !load(from.host, &word, n);
 		return !*at_source && store(to.host, &word, n) && !is_dead(to.file);
 	}
-	if (page_guarded({to.host, n}, {from.host, n}, [&] { copy_bytes(tuning_, to.host, from.host, n); }, &bad)) {
+	if (page_guarded(
+		    {to.host, n}, {from.host, n}, [&] { copy_bytes(tuning_, to.host, from.host, n); }, &bad)) {
 		*at_source = is_dead(from.file);
 		return !*at_source && !is_dead(to.file);
 	}

@@ -174,9 +174,9 @@ int user_dma::copy(u64 iova, u8 *buf, u64 len, bool to_host)
 		const u64 part = std::min(len, a->size - (iova - a->iova));
 		const void *bad;
 
-		if (!page_guarded({host, part}, {},
-				  [&] { to_host ? copy_to_host(host, buf, part) : copy_from_host(buf, host, part); },
-				  &bad))
+		if (!page_guarded(
+			    {host, part}, {},
+			    [&] { to_host ? copy_to_host(host, buf, part) : copy_from_host(buf, host, part); }, &bad))
 			return fail(EFAULT, "the memory at %p is no longer accessible", bad);
 		iova += part;
 		buf += part;

@@ -67,9 +67,10 @@ static int device_make(device *dev, unsigned slot)
 	if (!dev->eng->limits().channels)
 		return fail(EPROTO, "device %u (%s) offers no channels", slot, dev->spec.c_str());
 	if (dev->eng->limits().max_len < sizeof(u64))
-		return fail(EPROTO,
-			    "device %u (%s) reports a longest transfer of %llu bytes, and must be able to move words of 8",
-			    slot, dev->spec.c_str(), ull(dev->eng->limits().max_len));
+		return fail(
+			EPROTO,
+			"device %u (%s) reports a longest transfer of %llu bytes, and must be able to move words of 8",
+			slot, dev->spec.c_str(), ull(dev->eng->limits().max_len));
 	if (!try_resize(dev->hw_queues, dma::striped_channels(dev->eng->limits(), config_get().stripe)))
 		return no_memory("a device's channels");
 	dev->opened_ns = now_ns();

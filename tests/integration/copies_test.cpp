@@ -399,14 +399,15 @@ static void registered_ranges_share_a_page(void **)
 	}
 }
 
-/* A batch that waits for a page of its array; meanwhile the memory of its first items goes, and other memory comes. */
+/* A batch that waits for a page of its array; meanwhile the memory of its first items is freed, and other memory comes.
+ */
 static void release_while_a_batch_is_read(usdma_device *dev, const held_memory &array, kind k)
 {
 	static constexpr size_t len = MiB, piece = 4096, first = 10;
 	auto *const items = reinterpret_cast<usdma_copy_item *>(static_cast<char *>(array.data()) + os_page) - first;
 	block src(dev, kind::pinned, len), plain(dev, kind::pageable, len);
-	auto gone = std::make_unique<block>(dev, k, len);
-	unsigned char *const was = gone->data();
+	auto freed = std::make_unique<block>(dev, k, len);
+	unsigned char *const was = freed->data();
 	stream s(dev);
 	size_t done = 99;
 	int err = 1;
@@ -421,7 +422,7 @@ static void release_while_a_batch_is_read(usdma_device *dev, const held_memory &
 	if (k == kind::registered)
 		WORKS(usdma_host_unregister(was));
 	else
-		gone.reset();
+		freed.reset();
 	block other(dev, k, len);
 	WORKS(usdma_fill_sync(dev, other.data(), 0x11, 1, len, long_ms));
 	array.release();

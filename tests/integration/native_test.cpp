@@ -359,7 +359,7 @@ static void log_callback(void **)
 /* Eight synchronous copies at once, on a device that is slow enough: later streams have the channels. */
 static void synchronous_copies_keep_no_channel(void **)
 {
-	static constexpr unsigned threads = 8, kept = 2;
+	static constexpr unsigned threads = 8, idle = 2;
 	usdma_device_stats st = {};
 	usdma_device *dev;
 
@@ -378,7 +378,7 @@ static void synchronous_copies_keep_no_channel(void **)
 			t.join();
 		assert_int_equal(failed, 0);
 		WORKS(usdma_device_get_stats(dev, &st));
-		assert_in_range(st.streams, 0, kept);
+		assert_in_range(st.streams, 0, idle);
 	}
 	WORKS(usdma_close(dev));
 }

@@ -122,7 +122,7 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	return k;
 }
 
-/* Submits requests for the first of n items; *done: their number, also on an error and for look_again. */
+/* Submits requests for the first of n items; *done: their number, also on an error and for stale. */
 [[gnu::always_inline]] static inline int submit_run(run *b, const copy_list &items, size_t first, size_t n,
 						    size_t *done)
 {

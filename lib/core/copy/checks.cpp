@@ -68,7 +68,7 @@ int reach_peer(device *dev, translation *p)
 	return p->cls == mem_class::device ? peer_translate(dev, p) : fail_apart(dev);
 }
 
-/* -EFAULT, or look_again. */
+/* -EFAULT, or stale. */
 [[gnu::cold]] static int check_freed(const lookups &found)
 {
 	for (size_t i = 0; i < found.n; i++) {
@@ -78,7 +78,7 @@ int reach_peer(device *dev, translation *p)
 			return fail(EFAULT, "the memory at 0x%" PRIx64 " was freed or unmapped while the call used it",
 				    p.base);
 	}
-	return look_again;
+	return stale;
 }
 
 int check_freed(const endpoints &e)
@@ -92,7 +92,7 @@ int submit_found(stream *s, const dma::request *r, size_t n, const lookups &foun
 {
 	const int err = stream_submit(s, r, n, &found, posted);
 
-	return likely(err != look_again) ? err : check_freed(found);
+	return likely(err != stale) ? err : check_freed(found);
 }
 
 int reachable(stream *s, const void *p, u64 len, const char *which, translation *out)

@@ -32,7 +32,7 @@ static inline int submit_next(stream *s, const endpoints &e, direct_copy *c, u64
 }
 
 /* From the end of a region on, what is there now; within it, what was found at first. */
-static void look_on(translation *p, const void *at, u64 n)
+static void advance(translation *p, const void *at, u64 n)
 {
 	p->dma += n;
 	if (!holds(*p, address(at), 1))
@@ -55,11 +55,11 @@ static void look_on(translation *p, const void *at, u64 n)
 		err = submit_next(s, e, c, n);
 		if (err || !c->left())
 			return err;
-		look_on(&e.dst, c->to(), n);
-		look_on(&e.src, c->from(), n);
+		advance(&e.dst, c->to(), n);
+		advance(&e.src, c->from(), n);
 		/* The rest was freed or unregistered. */
 		if (unlikely(!e.dst.size || !e.src.size))
-			return look_again;
+			return stale;
 	}
 	return err;
 }
@@ -96,7 +96,7 @@ static int copy_rest(stream *s, direct_copy *c)
 		const endpoints e = translate_both(c->to(), c->from());
 
 		err = likely(!is_pageable(e)) ? copy_once(s, e, c) : copy_pageable(s, c->to(), c->from(), c->left());
-	} while (err == look_again);
+	} while (err == stale);
 	return err;
 }
 
@@ -107,7 +107,7 @@ int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 l
 	if (unlikely(!len))
 		return 0;
 	const int err = copy_once(s, e, &c);
-	return likely(err != look_again) ? err : copy_rest(s, &c);
+	return likely(err != stale) ? err : copy_rest(s, &c);
 }
 
 /* A valid cache entry of [addr, addr+len), which is not empty, and this device can access the region. */

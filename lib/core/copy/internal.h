@@ -75,10 +75,10 @@ int reach_peer(device *dev, translation *p);
 /* Translates len bytes at p for the stream's engine. */
 int reachable(stream *s, const void *p, u64 len, const char *which, translation *out);
 
-/* After look_again: -EFAULT: some of it was freed. */
+/* After stale: -EFAULT: some of it was freed. */
 int check_freed(const endpoints &e);
 /*
- * As stream_submit(). look_again: memory was unregistered, and is looked up again, as for a call made later. What was
+ * As stream_submit(). stale: memory was unregistered, and is looked up once more, as for a call made later. What was
  * freed is an error instead: its address may be that of other memory.
  */
 int submit_found(stream *s, const dma::request *r, size_t n, const lookups &found, size_t *posted = nullptr);
@@ -137,7 +137,7 @@ template <class Make> int submit_one(stream *s, const Make &make)
 			return err;
 		r.cookie = reinterpret_cast<u64>(s);
 		err = submit_between(s, r, {e.dst, e.src.size ? e.src : e.dst});
-	} while (err == look_again);
+	} while (err == stale);
 	return err;
 }
 
@@ -155,8 +155,8 @@ template <class Make> int submit_parts(stream *s, u64 len, u64 most, const Make 
 			if (!off)
 				first = *e;
 			/* Other memory at the same address. */
-			const int gone = bad || is_same(first, *e) ? bad : check_freed(first);
-			return gone == look_again ? 0 : gone;
+			const int freed = bad || is_same(first, *e) ? bad : check_freed(first);
+			return freed == stale ? 0 : freed;
 		});
 	}
 	return err;

@@ -142,7 +142,8 @@ int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u
 	const u64 to_dma = v.dma - v.base;
 
 	return submit_one(s, [=](dma::request *r, endpoints *e) {
-		if (const int err = reach_both(s, dst_cell, src_cell, sizeof(u64), "destination cell", "source cell", e))
+		if (const int err = reach_both(s, dst_cell, src_cell, sizeof(u64), "destination cell", "source cell",
+					       e))
 			return err;
 		r->op = dma::opcode::copy_indirect;
 		r->arg = indirect_arg(dma::indirect_mode::cells, v);

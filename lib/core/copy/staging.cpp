@@ -139,8 +139,8 @@ static stream *take_timed_out(device *dev)
 	return nullptr;
 }
 
-/* False: it is not kept for a later call, as it has an exclusive channel, or two others are kept. */
-static bool keep_stream(device *dev, stream *s)
+/* False: it is not for a later call, as it has an exclusive channel, or two others are idle. */
+static bool retain_stream(device *dev, stream *s)
 {
 	const bool idle = is_idle(s);
 	std::lock_guard guard(dev->idle_lock);
@@ -155,7 +155,7 @@ static bool keep_stream(device *dev, stream *s)
 
 static void put_stream(device *dev, stream *s)
 {
-	if (!keep_stream(dev, s))
+	if (!retain_stream(dev, s))
 		stream_give_back(s);
 }
 

@@ -88,7 +88,8 @@ static void group_ended(file_group *g)
 	const void *bad;
 
 	if (g->done)
-		page_guarded({g->done, sizeof(*g->done)}, {}, [&] { *g->done = g->succeeded; }, &bad);
+		page_guarded(
+			{g->done, sizeof(*g->done)}, {}, [&] { *g->done = g->succeeded; }, &bad);
 	if (stream *s = g->s) {
 		stream_outside_leave(s);
 		store_release(&g->ended, 1u);

@@ -33,7 +33,7 @@ enum region_flags : u32 {
 inline constexpr u32 device_page = 4 * KiB;
 
 struct region : range_entry {
-	u32 number = 0; /* differs from that of every other region at this place; 0: removed */
+	u32 number = 0; /* differs from that of every other region at this address; 0: removed */
 	mem_class cls = mem_class::unregistered;
 	region_kind kind = region_kind::heap;
 	dma::space space = dma::space::host; /* its address space in requests */
@@ -104,7 +104,7 @@ inline translation translate(const void *p)
 }
 
 /*
- * Inside a read section: the region that was looked up is still there. Whoever removes one changes the generation, then
+ * Inside a read section: the region that was looked up is still there. Its remover changes the generation, then
  * waits for read sections: what is posted in the same section is in a ring, or in a stream's queue, by then.
  */
 inline bool is_current(const translation &p)

@@ -90,8 +90,8 @@ static u32 least_used(const device *dev)
 }
 
 /*
- * Exclusive channels are for the program's streams. A synchronous copy borrows one if it would have to share, while most
- * of them are unused.
+ * Exclusive channels are for the program's streams. A synchronous copy borrows one if it would have to share, while
+ * most of them are unused.
  */
 static u32 hwq_choose(const device *dev, bool internal)
 {

@@ -276,7 +276,7 @@ static int append_all(stream *s, queued **first, const lookups *found)
 	if (unlikely(!in))
 		return in.error();
 	if (found && !found->are_current())
-		return look_again;
+		return stale;
 	while (queued *q = *first) {
 		*first = q->next;
 		q->next = nullptr;
@@ -424,7 +424,8 @@ static int compare_word(const word_gate &g, const u64 *word)
 	const void *bad;
 	u64 seen = 0;
 
-	if (!page_guarded({word, sizeof(*word)}, {}, [&] { seen = load_device(word); }, &bad))
+	if (!page_guarded(
+		    {word, sizeof(*word)}, {}, [&] { seen = load_device(word); }, &bad))
 		return -EFAULT;
 	return dma::compares(g.cmp, seen, g.value);
 }

@@ -139,7 +139,7 @@ inline int stream_destroy_force(stream *s)
 {
 	return stream_destroy_force(stream_handle(s));
 }
-/* Ends an internal stream whose work has ended: nobody has its handle. */
+/* Destroys an internal stream whose work has ended; its handle is in no use. */
 void stream_give_back(stream *s);
 wait_mode stream_wait_mode(const stream *s);
 /*
@@ -216,11 +216,11 @@ bool streams_wait_calls(device *dev, u64 until_ns);
 int streams_reap(device *dev);
 
 /*
- * Submits n requests in order; blocks only while the ring is full. found: what was looked up for them; null: they access
- * memory that the caller owns. look_again: some of that was freed or unregistered since, before the rest was in the ring
- * or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0.
+ * Submits n requests in order; blocks only while the ring is full. found: what was looked up for them; null: they
+ * access memory that the caller owns. stale: some of that was freed or unregistered since, before the rest was in the
+ * ring or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0.
  */
-inline constexpr int look_again = 1;
+inline constexpr int stale = 1;
 int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *found, size_t *posted = nullptr);
 /*
  * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never

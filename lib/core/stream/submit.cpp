@@ -84,7 +84,7 @@ struct submission {
 	if (unlikely(!in))
 		return in.error();
 	if (unlikely(w.found && !w.found->are_current()))
-		return look_again;
+		return stale;
 	*done = post(s, l, w.r + w.at, w.n - w.at);
 	return 0;
 }
@@ -174,7 +174,7 @@ void stream_complete_early(stream *s)
 
 [[gnu::cold, gnu::noinline]] static int submit_slow(stream *s, submission w, size_t *posted)
 {
-	/* What has gone is not submitted, and its addresses may be those of other memory. */
+	/* What was removed is not submitted, and its addresses may be those of other memory. */
 	if (unlikely(s->order) && !stream_refuses(s) && (!w.found || w.found->are_current()))
 		stream_check_requests(s, w.r + w.at, w.n - w.at);
 	const int err = submit_rest(s, &w);

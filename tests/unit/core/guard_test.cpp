@@ -140,7 +140,8 @@ static void a_late_fault_is_retried(void **)
 	/* The number of retries is limited. */
 	mprotect(opened, size, PROT_NONE);
 	const void *bad;
-	assert_false(page_guarded({opened, 1}, {}, [] { store(opened); }, &bad));
+	assert_false(page_guarded(
+		{opened, 1}, {}, [] { store(opened); }, &bad));
 	assert_ptr_equal(bad, opened);
 }
 

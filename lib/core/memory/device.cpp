@@ -281,6 +281,7 @@ template <class F, class G> static int allocate(device *dev, u64 size, const u64
 
 	if (err == -ENOMEM && size <= heap_of(dev)->size)
 		err = take_freed(dev, take);
+	ranges_unmap_removed(true);
 	if (err)
 		return err == -ENOMEM ? fail_full(dev, size) : fail_track(err);
 	err = query_group(dev);
@@ -323,6 +324,7 @@ static int free_block(u64 addr)
 {
 	std::lock_guard guard(mem_state().lock);
 	region *r = region_at(addr);
+
 	if (!r || r->cls != mem_class::device || r->kind != region_kind::heap || r->flags & region_shared)
 		return fail(EINVAL, "%#llx is not the start of a block of device memory", ull(addr));
 	device *dev = mem_state().attached[r->slot];
@@ -342,6 +344,7 @@ int device_free(u64 addr)
 	if (forked())
 		return fail_forked();
 	const int err = free_block(addr);
+	ranges_unmap_removed(true);
 	exports_report();
 	return err;
 }
@@ -473,19 +476,27 @@ static int host_pool_make(device *dev, device_heap *h)
 	err = window_take_slot(dev->slot, size, &h->at.base);
 	if (err)
 		return err == -ENOBUFS ? no_memory("the table of addresses") : err;
-	err = deferred_reserve();
+	err = range_add({base, mem->mem.size(), dev->host_reach}, &mem, &h->pool);
 	if (err)
 		return err;
-	err = range_add({base, mem->mem.size(), dev->host_reach}, mem, &h->pool);
-	if (err) {
-		deferred_unreserve(1);
-		return err;
-	}
 	h->size = size;
 	h->dma = h->pool->iova;
 	h->space = dma::space::host;
 	h->cpu = base;
 	madvise(base, size, MADV_DONTDUMP);
+	return 0;
+}
+
+/* Its pool is freed like a block. */
+static int heap_publish(device *dev, std::unique_ptr<device_heap> *h)
+{
+	std::lock_guard guard(mem_state().lock);
+	const int err = (*h)->pool ? deferred_reserve() : 0;
+
+	if (err)
+		return err;
+	dev->heap = h->release();
+	publish(dev);
 	return 0;
 }
 
@@ -505,14 +516,15 @@ int heap_attach(device *dev)
 							    heap_track_clean(dev, h.get());
 	if (!failed)
 		failed = heap_track_touched(dev, h.get());
-	if (failed) {
-		if (h->pool)
-			deferred_unreserve(1), range_remove(h->pool);
-		return failed;
+	if (!failed)
+		failed = heap_publish(dev, &h);
+	if (failed && h->pool) {
+		const saved_error why;
+
+		range_drop(h->pool);
+		why.again(failed);
 	}
-	dev->heap = h.release();
-	publish(dev);
-	return 0;
+	return failed;
 }
 
 /* Removes the regions of blocks that were not freed. */
@@ -531,8 +543,11 @@ void heap_detach(device *dev)
 		if (r)
 			region_remove(r);
 	});
-	if (h->peer && range_remove(h->peer))
+	if (h->peer) {
+		/* Until range_erase_if_over(). */
 		dev->is_mapped_by_lost = true;
+		range_remove(h->peer);
+	}
 	if (!h->pool)
 		return;
 	deferred_add({.what = deferred_free::whole_range, .sp = h->pool});
@@ -540,7 +555,7 @@ void heap_detach(device *dev)
 
 /* ---- peers ------------------------------------------------------------------------------------------- */
 
-/* Maps a device's memory into the others, once. */
+/* What other devices map. */
 static int peer_open(device *of, dma_range **out)
 {
 	device_heap *h = heap_of(of);
@@ -551,38 +566,60 @@ static int peer_open(device *of, dma_range **out)
 	if (!h->peer && !h->cpu)
 		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
 	if (!h->peer)
-		err = range_add_peer(of, h->cpu, align_up(h->size, os_page_size()), fd, offset, &h->peer);
+		err = range_make_peer(of, h->cpu, align_up(h->size, os_page_size()), fd, offset, &h->peer);
 	*out = h->peer;
 	return err;
 }
 
-int peer_translate(device *dev, translation *p)
+/* *out: in use. */
+static int peer_enter(const device *dev, unsigned slot, device **of, dma_range **out)
 {
 	std::lock_guard guard(mem_state().lock);
-	device *of = p->slot < max_devices ? mem_state().attached[p->slot] : nullptr;
-	dma_range *sp = nullptr;
-	int err;
 
-	if (!of || !heap_of(of))
-		return fail(ENODEV, "device %u is not open", p->slot);
-	if (of->lost())
-		return fail(ENODEV, "device %u (%s), which owns the memory, was lost", of->slot, of->spec.c_str());
-	/* Checked before peer_open(), which maps the memory into all non-isolated devices. */
-	if (dev->isolated() || of->isolated())
-		return fail(EXDEV, "device %u is isolated", dev->isolated() ? dev->slot : of->slot);
-	err = peer_open(of, &sp);
-	if (err)
-		return err;
-	if (!(sp->mapped & (1u << dev->slot)))
+	*of = slot < max_devices ? mem_state().attached[slot] : nullptr;
+	if (!*of || !heap_of(*of))
+		return fail(ENODEV, "device %u is not open", slot);
+	if ((*of)->lost())
+		return fail(ENODEV, "device %u (%s), which owns the memory, was lost", slot, (*of)->spec.c_str());
+	if (dev->isolated() || (*of)->isolated())
+		return fail(EXDEV, "device %u is isolated", dev->isolated() ? dev->slot : slot);
+	const int err = peer_open(*of, out);
+	if (!err)
+		(*out)->users++;
+	return err;
+}
+
+static int peer_apply(const device *dev, const device *of, const dma_range *sp, translation *p)
+{
+	const device_heap *h = heap_of(of);
+
+	if (!(load_relaxed(&sp->mapped) & (1u << dev->slot)))
 		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
 	if (race_on())
-		race_alias(race_key(true, 0, sp->iova),
-			   race_key(heap_of(of)->space == dma::space::host, of->slot, heap_of(of)->dma), sp->size);
-	p->delta += sp->iova - heap_of(of)->dma;
-	p->dma += sp->iova - heap_of(of)->dma;
+		race_alias(race_key(true, 0, sp->iova), race_key(h->space == dma::space::host, of->slot, h->dma),
+			   sp->size);
+	p->delta += sp->iova - h->dma;
+	p->dma += sp->iova - h->dma;
 	p->space = dma::space::host;
 	p->reach = dev->reaches;
 	return 0;
+}
+
+/* Once for each device, its memory is mapped. */
+int peer_translate(device *dev, translation *p)
+{
+	dma_range *sp = nullptr;
+	device *of = nullptr;
+	int err = peer_enter(dev, p->slot, &of, &sp);
+
+	if (err)
+		return err;
+	if (!(load_relaxed(&sp->mapped) & (1u << dev->slot)))
+		range_map_peer(sp, dev);
+	std::lock_guard guard(mem_state().lock);
+	err = sp->dead ? fail(ENODEV, "device %u is not open", p->slot) : peer_apply(dev, of, sp, p);
+	range_leave(sp);
+	return err;
 }
 
 const u64 *word_view(const void *addr)

@@ -153,16 +153,49 @@ static int iova_get(u64 size, u64 *iova)
 	return full ? fail_full(size) : 0;
 }
 
-/* ---- mapping a range into one device ----------------------------------------------------------------- */
+/* ---- one device and one range ------------------------------------------------------------------------ */
 
-static int range_map_into(dma_range *sp, device *dev)
+static bool is_mapped(const dma_range *sp, const device *dev)
+{
+	return load_relaxed(&sp->mapped) & bit_of(dev);
+}
+
+/*
+ * Messages to a device, which its server may answer late: one at a time, and without the memory lock. The device stays
+ * attached meanwhile.
+ */
+class message_to {
+public:
+	message_to(unsigned slot, const dma_range *about) : guard_(mem_state().messages[slot])
+	{
+		std::lock_guard guard(mem_state().lock);
+
+		dev_ = mem_state().attached[slot];
+		may_map_ = dev_ && !dev_->grace.ended && !about->dead;
+	}
+	device *operator->() const { return dev_; }
+	operator device *() const { return dev_; }
+	/* Else the range would be mapped after it was unmapped. */
+	bool may_map() const { return may_map_; }
+
+private:
+	std::lock_guard<std::mutex> guard_;
+	device *dev_;
+	bool may_map_;
+};
+
+static void clear_bit(u32 *of, const device *dev)
+{
+	u32 was = load_relaxed(of);
+
+	while (!cmpxchg_acq_rel(of, &was, was & ~bit_of(dev)))
+		;
+}
+
+static int send_map(dma_range *sp, device *dev)
 {
 	vfio::dma_area area;
-	int err;
 
-	/* A lost device needs no mapping. */
-	if (dev->lost() || !reaches(dev, sp))
-		return 0;
 	area.iova = sp->iova;
 	area.size = sp->size;
 	area.skip = sp->skip;
@@ -173,15 +206,27 @@ static int range_map_into(dma_range *sp, device *dev)
 	area.fd_offset = sp->fd_offset;
 	/* Also if the server refuses the mapping. */
 	if (sp->fd >= 0 && dev->eng->transport().retains_files())
-		sp->given |= bit_of(dev);
-	err = dev->eng->map(area);
+		fetch_or_acq_rel(&sp->given, bit_of(dev));
+	return dev->eng->map(area);
+}
+
+static int range_map_into(dma_range *sp, unsigned slot)
+{
+	const message_to dev(slot, sp);
+
+	/* A lost device needs no mapping. */
+	if (!dev.may_map() || dev->lost() || !reaches(dev, sp) ||
+	    (load_relaxed(&sp->mapped) | load_relaxed(&sp->refused)) & bit_of(dev))
+		return 0;
+	const int err = send_map(sp, dev);
 	/* Lost before it replied: treat it as mapped, as it may be. */
 	if (!err || dev->lost())
-		sp->mapped |= bit_of(dev);
+		fetch_or_acq_rel(&sp->mapped, bit_of(dev));
 	/* A lost device must not fail the mapping for the others. */
 	if (err && dev->lost())
 		return 0;
 	if (err && sp->optional) {
+		fetch_or_acq_rel(&sp->refused, bit_of(dev));
 		log_info("device %u cannot reach a peer's memory (%s): copies go through the host", dev->slot,
 			 error_text());
 		return 0;
@@ -190,14 +235,16 @@ static int range_map_into(dma_range *sp, device *dev)
 }
 
 /* 0: the device cannot access it any more. */
-int range_unmap(dma_range *sp, device *dev)
+static int range_unmap(dma_range *sp, unsigned slot)
 {
-	const int err = sp->mapped & bit_of(dev) ? dev->eng->unmap(sp->iova, sp->size) : 0;
+	const message_to dev(slot, sp);
 
-	if (err && !dev->stopped())
-		return fail_in(err, "device %u (%s) may still reach %llu bytes", dev->slot, dev->spec.c_str(),
+	if (!dev || !is_mapped(sp, dev))
+		return 0;
+	if (dev->eng->unmap(sp->iova, sp->size) && !dev->stopped())
+		return fail_in(-EBUSY, "device %u (%s) may still reach %llu bytes", dev->slot, dev->spec.c_str(),
 			       ull(sp->size));
-	sp->mapped &= ~bit_of(dev);
+	clear_bit(&sp->mapped, dev);
 	return 0;
 }
 
@@ -205,26 +252,127 @@ int range_unmap_all(dma_range *sp)
 {
 	int err = 0;
 
-	for (device *dev : mem_state().attached) {
-		const int one = dev ? range_unmap(sp, dev) : 0;
+	for (unsigned slot = 0; slot < max_devices; slot++) {
+		const int one = range_unmap(sp, slot);
 
 		err = one ? one : err;
 	}
 	return err;
 }
 
-void range_erase(dma_range *sp)
+void range_unmap_lost(dma_range *sp)
 {
+	for (unsigned slot = 0; slot < max_devices; slot++) {
+		bool is_lost;
+		{
+			std::lock_guard guard(mem_state().lock);
+			const device *dev = mem_state().attached[slot];
+
+			is_lost = dev && dev->lost();
+		}
+		if (is_lost)
+			range_unmap(sp, slot);
+	}
+}
+
+/* ---- the end of a range -------------------------------------------------------------------------------- */
+
+/* No device accesses it or uses its IOVA. */
+static bool is_over(const dma_range &sp)
+{
+	return sp.dead && !sp.is_deferred && !sp.users && !sp.removing && !load_relaxed(&sp.mapped) &&
+	       !sp.mapped_by_lost;
+}
+
+void range_erase_if_over(dma_range *sp)
+{
+	if (!is_over(*sp)) {
+		mem_state().ranges_pending |= sp->dead && !sp->is_deferred && !sp->removing && !sp->users;
+		return;
+	}
 	if (sp->of)
 		sp->of->is_mapped_by_lost = false;
 	mem_state().iovas.free(sp->iova);
 	mem_state().ranges.erase(sp->iova);
 }
 
-/* No device accesses it or uses its IOVA. */
-static bool is_over(const dma_range &sp)
+void range_leave(dma_range *sp)
 {
-	return sp.dead && !sp.is_deferred && !sp.mapped && !sp.mapped_by_lost;
+	sp->users--;
+	range_erase_if_over(sp);
+}
+
+void range_remove(dma_range *sp)
+{
+	sp->dead = true;
+	sp->removing = load_relaxed(&sp->mapped) || sp->users;
+	if (sp->removing) {
+		sp->next_removed = mem_state().removed;
+		store_relaxed(&mem_state().removed, sp);
+	}
+	range_erase_if_over(sp);
+}
+
+/* The next range behind this IOVA for which wanted() holds, in use until range_leave(). */
+template <class F> static dma_range *range_enter(u64 *at, const F &wanted)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	for (auto it = mem_state().ranges.upper_bound(*at); it != mem_state().ranges.end(); ++it)
+		if (wanted(it->second)) {
+			*at = it->first;
+			it->second.users++;
+			return &it->second;
+		}
+	return nullptr;
+}
+
+template <class W, class F> static void each_range(const W &wanted, const F &fn)
+{
+	u64 at = 0;
+
+	while (dma_range *sp = range_enter(&at, wanted)) {
+		fn(sp);
+		std::lock_guard guard(mem_state().lock);
+		range_leave(sp);
+	}
+}
+
+/* Its answer does not depend on another process. */
+static bool is_local(const dma_range *sp)
+{
+	for (const device *dev : mem_state().attached)
+		if (dev && is_mapped(sp, dev) && dev->spec.starts_with("vfio-user"))
+			return false;
+	return true;
+}
+
+/* The next one, in use. */
+static dma_range *take_removed(bool local)
+{
+	memory_state &m = mem_state();
+	std::lock_guard guard(m.lock);
+
+	for (dma_range **at = &m.removed; *at; at = &(*at)->next_removed)
+		if (dma_range *sp = *at; !local || is_local(sp)) {
+			store_relaxed(at, sp->next_removed);
+			sp->removing = false;
+			sp->users++;
+			return sp;
+		}
+	return nullptr;
+}
+
+void ranges_unmap_removed(bool local)
+{
+	if (likely(!load_relaxed(&mem_state().removed)))
+		return;
+	while (dma_range *sp = take_removed(local)) {
+		if (range_unmap_all(sp))
+			log_info("%s: retained until the device has quiesced", error_text());
+		std::lock_guard guard(mem_state().lock);
+		range_leave(sp);
+	}
 }
 
 bool range_is_reached(const dma_range *sp)
@@ -241,7 +389,7 @@ bool range_may_be_written(const dma_range *sp)
 	if (sp->mapped_by_lost)
 		return true;
 	for (device *dev : mem_state().attached)
-		if (dev && sp->mapped & bit_of(dev) && dev->lost() && !dev->stopped())
+		if (dev && is_mapped(sp, dev) && dev->lost() && !dev->stopped())
 			return true;
 	return false;
 }
@@ -249,7 +397,7 @@ bool range_may_be_written(const dma_range *sp)
 bool range_is_tainted(dma_range *sp)
 {
 	for (device *dev : mem_state().attached)
-		sp->tainted |= dev && sp->given & bit_of(dev) && dev->lost();
+		sp->tainted |= dev && load_relaxed(&sp->given) & bit_of(dev) && dev->lost();
 	return sp->tainted;
 }
 
@@ -261,11 +409,8 @@ void ranges_quiesce()
 
 		for (device *dev : mem_state().attached)
 			if (dev && dev->stopped())
-				sp->mapped &= ~bit_of(dev);
-		if (is_over(*sp))
-			range_erase(sp);
-		else
-			mem_state().ranges_pending |= sp->dead && !sp->is_deferred;
+				clear_bit(&sp->mapped, dev);
+		range_erase_if_over(sp);
 	}
 }
 
@@ -273,38 +418,21 @@ void ranges_quiesce()
 
 static int range_map_all(dma_range *sp)
 {
-	for (device *dev : mem_state().attached) {
-		const int err = dev ? range_map_into(sp, dev) : 0;
+	int err = 0;
 
-		if (err)
-			return err;
-	}
-	return 0;
+	for (unsigned slot = 0; slot < max_devices && !err; slot++)
+		err = range_map_into(sp, slot);
+	return err;
 }
 
 void range_restore(dma_range *sp)
 {
-	for (device *dev : mem_state().attached)
-		if (dev && !(sp->mapped & bit_of(dev)) && range_map_into(sp, dev))
+	for (unsigned slot = 0; slot < max_devices; slot++)
+		if (range_map_into(sp, slot))
 			log_error("%s: copies with this memory fail there", error_text());
 }
 
-int range_remove(dma_range *sp)
-{
-	const int err = range_unmap_all(sp);
-
-	if (!err && !sp->mapped_by_lost) {
-		range_erase(sp);
-		return 0;
-	}
-	if (err)
-		log_info("%s: retained until the device has quiesced", error_text());
-	sp->dead = true;
-	mem_state().ranges_pending = true;
-	return err ? err : -EBUSY;
-}
-
-/* Makes a range with an IOVA, not yet mapped. */
+/* Makes a range with an IOVA, not yet mapped; with the memory lock. */
 static int range_make(const range_spec &what, dma_range **out)
 {
 	u64 iova;
@@ -321,33 +449,47 @@ static int range_make(const range_spec &what, dma_range **out)
 	sp->vaddr = what.vaddr;
 	sp->reach = what.reach;
 	sp->readonly = what.readonly;
+	sp->skip = what.skip;
+	sp->used = what.used;
+	sp->fd = what.fd;
+	sp->fd_offset = what.fd_offset;
+	sp->of = what.of;
+	sp->optional = what.of;
 	*out = sp;
 	return 0;
 }
 
-/* Maps it into all devices in its reach, or none. */
-static int range_spread(dma_range *sp, dma_range **out)
+int range_add(const range_spec &what, std::unique_ptr<backing> *store, dma_range **out)
 {
-	const int err = range_map_all(sp);
+	dma_range *sp;
+	{
+		std::lock_guard guard(mem_state().lock);
 
+		if (const int err = range_make(what, &sp))
+			return err;
+		if (store) {
+			sp->fd = (*store)->fd.get();
+			sp->store = std::move(*store);
+		}
+	}
+	const int err = range_map_all(sp);
 	if (!err) {
 		*out = sp;
 		return 0;
 	}
 	const saved_error why;
-	range_remove(sp);
+	range_drop(sp);
 	return why.again(err);
 }
 
-int range_add(const range_spec &what, std::unique_ptr<backing> &store, dma_range **out)
+void range_drop(dma_range *sp)
 {
-	dma_range *sp;
+	{
+		std::lock_guard guard(mem_state().lock);
 
-	if (const int err = range_make(what, &sp))
-		return err;
-	sp->fd = store ? store->fd.get() : -1;
-	sp->store = std::move(store);
-	return range_spread(sp, out);
+		range_remove(sp);
+	}
+	ranges_unmap_removed();
 }
 
 int range_add_around(const range_spec &what, dma_range **out)
@@ -355,29 +497,23 @@ int range_add_around(const range_spec &what, dma_range **out)
 	const u64 at = reinterpret_cast<u64>(what.vaddr);
 	const page_range around = pages_around(at, what.size);
 	range_spec pages = what;
-	dma_range *sp;
 
 	pages.vaddr = reinterpret_cast<u8 *>(around.first);
 	pages.size = around.size;
-	if (const int err = range_make(pages, &sp))
-		return err;
-	sp->skip = at - around.first;
-	sp->used = what.size;
-	return range_spread(sp, out);
+	pages.skip = at - around.first;
+	pages.used = what.size;
+	return range_add(pages, nullptr, out);
 }
 
-int range_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out)
+int range_make_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out)
 {
-	dma_range *sp;
+	return range_make(
+		{.vaddr = vaddr, .size = size, .reach = reach_common, .fd = fd, .fd_offset = fd_offset, .of = of}, out);
+}
 
-	if (const int err = range_make({vaddr, size, reach_common}, &sp))
-		return err;
-	sp->fd = fd;
-	sp->fd_offset = fd_offset;
-	sp->optional = true;
-	sp->of = of;
-	*out = sp;
-	return range_map_all(sp);
+void range_map_peer(dma_range *sp, const device *dev)
+{
+	range_map_into(sp, dev->slot);
 }
 
 static int ranges_check(const device *dev)
@@ -396,16 +532,19 @@ static int ranges_check(const device *dev)
 	return 0;
 }
 
-/* dev is already in attached[]. */
+/* dev is already in attached[]: ranges that are made from now on are mapped by their makers. */
 int ranges_attach(device *dev)
 {
-	int err = ranges_check(dev);
+	int err;
+	{
+		std::lock_guard guard(mem_state().lock);
 
-	if (!err)
-		err = iovas_build();
-	for (auto it = mem_state().ranges.begin(); !err && it != mem_state().ranges.end(); ++it)
-		if (!it->second.dead)
-			err = range_map_into(&it->second, dev);
+		err = ranges_check(dev);
+		if (!err)
+			err = iovas_build();
+	}
+	each_range([&err](const dma_range &sp) { return !sp.dead && !err; },
+		   [&](dma_range *sp) { err = range_map_into(sp, dev->slot); });
 	return err;
 }
 
@@ -419,26 +558,40 @@ static u64 lost_bit_get()
 	return bit;
 }
 
+/* It did not unmap the range. */
+static void note_mapped_by_lost(dma_range *sp, device *dev)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	if (!dev->lost_bit)
+		dev->lost_bit = lost_bit_get();
+	sp->mapped_by_lost |= dev->lost_bit;
+	clear_bit(&sp->mapped, dev);
+}
+
 bool ranges_detach(device *dev)
 {
 	memory_state &m = mem_state();
 	bool all = true;
 
-	for (auto it = m.ranges.begin(); it != m.ranges.end();) {
-		dma_range *sp = &(it++)->second;
-
-		sp->tainted |= (sp->given & bit_of(dev)) != 0;
-		sp->given &= ~bit_of(dev);
-		if (range_unmap(sp, dev)) {
-			all = false;
-			if (!dev->lost_bit)
-				dev->lost_bit = lost_bit_get();
-			sp->mapped_by_lost |= dev->lost_bit;
-			sp->mapped &= ~bit_of(dev);
-		}
-		if (is_over(*sp))
-			range_erase(sp);
-	}
+	m.lock.lock();
+	dev->grace.ended = true;
+	m.lock.unlock();
+	/* Wait for what is being mapped. */
+	m.messages[dev->slot].lock();
+	m.messages[dev->slot].unlock();
+	each_range([](const dma_range &) { return true; },
+		   [&](dma_range *sp) {
+			   if (range_unmap(sp, dev->slot)) {
+				   all = false;
+				   note_mapped_by_lost(sp, dev);
+			   }
+			   std::lock_guard guard(m.lock);
+			   sp->tainted |= (load_relaxed(&sp->given) & bit_of(dev)) != 0;
+			   clear_bit(&sp->given, dev);
+			   clear_bit(&sp->refused, dev);
+		   });
+	std::lock_guard guard(m.lock);
 	m.attached[dev->slot] = nullptr;
 	iovas_build();
 	return all;

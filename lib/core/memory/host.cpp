@@ -79,25 +79,20 @@ int node_for(int requested, int setting, const device *dev)
 	return dev ? dev->eng->limits().numa_node : first_device_node();
 }
 
-static int arena_make(const host_request &w, u64 size, bool single, std::unique_ptr<backing> &mem, arena **out)
+/* Not yet listed. */
+static int arena_make(const host_request &w, u64 size, bool single, std::unique_ptr<backing> &mem,
+		      std::unique_ptr<arena> *out)
 {
 	std::unique_ptr<arena> a(new (std::nothrow) arena);
 	u8 *base = mem->mem.data();
 
-	std::unique_ptr<arena> *listed = a ? try_emplace(mem_state().arenas, a.get()) : nullptr;
-	if (!listed || a->blocks.init(size, host_grain)) {
-		mem_state().arenas.erase(a.get());
+	if (!a || a->blocks.init(size, host_grain))
 		return no_memory("tracking pinned memory");
-	}
-	const int err = range_add({base, mem->mem.size(), w.reach}, mem, &a->where);
-	if (err) {
-		mem_state().arenas.erase(a.get());
-		return err;
-	}
 	a->node = w.node;
 	a->single = single;
-	*out = a.get();
-	*listed = std::move(a);
+	if (const int err = range_add({base, mem->mem.size(), w.reach}, &mem, &a->where))
+		return err;
+	*out = std::move(a);
 	return 0;
 }
 
@@ -194,6 +189,24 @@ static int block_carve(arena *a, const host_request &w, void **out)
 	return 0;
 }
 
+/* With the lock held. The first block is carved before others see the arena. */
+static int arena_list(std::unique_ptr<arena> a, const host_request &w, void **out)
+{
+	arena *const made = a.get();
+	std::unique_ptr<arena> *listed = try_emplace(mem_state().arenas, made);
+	int err;
+
+	if (!listed) {
+		range_remove(a->where);
+		return no_memory("tracking pinned memory");
+	}
+	*listed = std::move(a);
+	err = block_carve(made, w, out);
+	if (err)
+		arena_quiesce(made);
+	return err;
+}
+
 /* From an existing arena; 1: none has space. */
 static int carve_from_present(const host_request &w, void **out, bool *unsafe)
 {
@@ -223,20 +236,16 @@ static int carve_from_new(const host_request &w, void **out)
 	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : os_page_size()) :
 				   align_up(config_get().host_arena, os_page_size());
 	std::unique_ptr<backing> mem;
-	arena *a = nullptr;
-	/* Faulting in is slow: not under the lock. */
+	std::unique_ptr<arena> a;
+	/* Faulting in and mapping are slow: not under the lock. */
 	int err = backing_make(whole, w.node, &mem);
 
+	if (!err)
+		err = arena_make(w, whole, single, mem, &a);
 	if (err)
 		return err;
 	std::lock_guard guard(mem_state().lock);
-	err = arena_make(w, whole, single, mem, &a);
-	if (err)
-		return err;
-	err = block_carve(a, w, out);
-	if (err)
-		arena_quiesce(a);
-	return err;
+	return arena_list(std::move(a), w, out);
 }
 
 /* One thread makes an arena for small blocks; concurrent callers allocate from it. */
@@ -268,6 +277,7 @@ static int allocate(u64 size, int numa_node, void **out, const device *dev, u32 
 	err = setting_node_check();
 	if (err)
 		return err;
+	ranges_unmap_removed();
 	const host_request w = {size, node_for(numa_node, config_get().numa_node, dev), dev, host_reach_of(dev), flags};
 	return is_large(size) ? carve_from_new(w, out) : carve_from_shared(w, out);
 }
@@ -290,25 +300,32 @@ int host_alloc_charged(u64 size, int numa_node, void **out, const device *dev)
 	return err;
 }
 
+static int free_block(void *ptr)
+{
+	std::lock_guard guard(mem_state().lock);
+	region *r = region_at(reinterpret_cast<u64>(ptr));
+
+	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
+		return fail(EINVAL, "%p is not the start of a block of pinned memory", ptr);
+	auto *const from = static_cast<arena *>(r->owner);
+	const u64 offset = r->base - reinterpret_cast<u64>(from->where->vaddr);
+	pinned_unregister_block(r->base, r->size);
+	pin_discharge(r->size, r->flags);
+	region_remove(r);
+	deferred_add({.what = deferred_free::arena_block, .from = from, .offset = offset});
+	return 0;
+}
+
 int host_free(void *ptr)
 {
 	const no_cancel scope;
 
 	if (is_other_process())
 		return fail_forked();
-	std::lock_guard guard(mem_state().lock);
-	region *r = region_at(reinterpret_cast<u64>(ptr));
-	if (!r || r->kind != region_kind::pinned || r->cls != mem_class::host || r->flags & region_shared)
-		return fail(EINVAL, "%p is not the start of a block of pinned memory", ptr);
-	deferred_free item = {};
-	item.what = deferred_free::arena_block;
-	item.from = static_cast<arena *>(r->owner);
-	item.offset = r->base - reinterpret_cast<u64>(item.from->where->vaddr);
-	pinned_unregister_block(r->base, r->size);
-	pin_discharge(r->size, r->flags);
-	region_remove(r);
-	deferred_add(item);
-	return 0;
+	const int err = free_block(ptr);
+	if (!err)
+		ranges_unmap_removed();
+	return err;
 }
 
 } // namespace usdma::core

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shared by the implementation files of memory.h. One lock (memory_state::lock) protects all state but the
- * registry of regions, which has its own.
+ * registry of regions, which has its own. Messages to devices are sent without it: their server may answer late.
  *
  * Regions. A region is a range of addresses with one answer to "what is here": its class (host or device
  * memory), its DMA address (address + delta), the devices that reach it. Blocks of device memory, blocks of
@@ -65,12 +65,16 @@ struct dma_range {
 	bool readonly = false; /* devices must not write it */
 	int fd = -1;
 	u64 fd_offset = 0;
-	bool optional = false;    /* a peer's memory: a failure to map it is not an error */
-	u32 mapped = 0;           /* bit i: in the device of slot i */
-	u32 given = 0;            /* bit i: its file was sent to the server of slot i, which may retain it … */
-	bool tainted = false;     /* … and such a server is dead: no new allocations here */
-	u64 mapped_by_lost = 0;   /* device::lost_bit of closed devices that may still write it */
-	bool dead = false;        /* removed; a device may still access it or use its IOVA */
+	bool optional = false;  /* a peer's memory: a failure to map it is not an error */
+	u32 mapped = 0;         /* bit i: in the device of slot i; atomic, as are the next two */
+	u32 refused = 0;        /* bit i: the device of slot i cannot map it (optional) */
+	u32 given = 0;          /* bit i: its file was sent to the server of slot i, which may retain it … */
+	bool tainted = false;   /* … and such a server is dead: no new allocations here */
+	u64 mapped_by_lost = 0; /* device::lost_bit of closed devices that may still write it */
+	bool dead = false;      /* removed; a device may still access it or use its IOVA */
+	bool removing = false;  /* dead, and in memory_state::removed */
+	dma_range *next_removed = nullptr;
+	u32 users = 0;            /* it is being mapped or unmapped, without the lock */
 	bool is_deferred = false; /* dead, and freed by an item of the deferred frees: requests may use its IOVA */
 	device *of = nullptr;     /* optional: owner of the memory */
 	std::unique_ptr<backing> store; /* null: registered memory of the caller */
@@ -82,6 +86,10 @@ struct range_spec {
 	u64 size;
 	u32 reach;
 	bool readonly = false;
+	u64 skip = 0, used = 0;
+	int fd = -1;
+	u64 fd_offset = 0;
+	device *of = nullptr;
 };
 
 /* A range from which pinned blocks are allocated. */
@@ -160,10 +168,12 @@ struct exported_block {
 
 struct memory_state {
 	std::mutex lock;
+	std::mutex messages[max_devices]; /* one message to a device at a time; taken before lock */
 	device *attached[max_devices] = {};
-	u64 lost_bits = 0;           /* lost bits in use */
-	bool ranges_pending = false; /* a removed range is retained for a lost device … */
-	u64 retry_ns = 0;            /* … and this is when to check all of them again */
+	dma_range *removed = nullptr; /* for ranges_unmap_removed(); atomic */
+	u64 lost_bits = 0;            /* lost bits in use */
+	bool ranges_pending = false;  /* a removed range is retained for a lost device … */
+	u64 retry_ns = 0;             /* … and this is when to check all of them again */
 	heap iovas;
 	bool iovas_ready = false;
 	std::map<u64, dma_range> ranges; /* by IOVA */
@@ -207,36 +217,48 @@ bool pinned_unregister(u64 base);                  /* false: none starts here */
 void pinned_unregister_block(u64 base, u64 size);  /* all in a block that is freed */
 const pinned_registration *pinned_registered(u64 addr);
 
-/* dma_range.cpp; all under mem_state().lock */
+/*
+ * dma_range.cpp. Those that send messages to devices, which may take until a server's reply, are called without
+ * mem_state().lock, and take memory_state::messages of one device at a time.
+ */
 /* Assigns an IOVA and maps the memory into every attached device in reach; on error it is mapped nowhere. */
-int range_add(const range_spec &what, std::unique_ptr<backing> &store, dma_range **out);
+int range_add(const range_spec &what, std::unique_ptr<backing> *store, dma_range **out);
 /* As range_add() for the pages around the caller's memory. */
 int range_add_around(const range_spec &what, dma_range **out);
-/* True: a device in its reach is attached, or may be later: false for memory of an isolated device that is closed. */
-bool range_is_reached(const dma_range *sp);
-/*
- * Unmaps it everywhere, then frees the store. -errno: a device may still access it; retained until that device
- * has quiesced.
- */
-int range_remove(dma_range *sp);
-/* Unmaps it from one device, or all. -errno: a device may still access it. */
-int range_unmap(dma_range *sp, device *dev);
+/* Undoes range_add(). */
+void range_drop(dma_range *sp);
+/* Unmaps it from all devices. -errno: a device may still access it. */
 int range_unmap_all(dma_range *sp);
+/* Unmaps it from those that were lost. */
+void range_unmap_lost(dma_range *sp);
 /* Undoes range_unmap_all(): maps it into the working devices again. */
 void range_restore(dma_range *sp);
+/* Maps a peer's memory, if the device can. */
+void range_map_peer(dma_range *sp, const device *dev);
+/* Unmaps removed ranges, then frees them. local: only those that no other process must unmap. */
+void ranges_unmap_removed(bool local = false);
+int ranges_attach(device *dev);
+/* False: it may still access some ranges; dev->lost_bit marks those. */
+bool ranges_detach(device *dev);
+
+/* dma_range.cpp; under mem_state().lock */
+/* True: a device in its reach is attached, or may be later: false for memory of an isolated device that is closed. */
+bool range_is_reached(const dma_range *sp);
+/* The next ranges_unmap_removed() unmaps and frees it; what a device may still access is retained until that has
+ * quiesced. */
+void range_remove(dma_range *sp);
 /* A lost device may still write there. */
 bool range_may_be_written(const dma_range *sp);
 /* A dead server may have retained its file, which cannot be revoked. */
 bool range_is_tainted(dma_range *sp);
-/* Frees IOVA and store; it is mapped nowhere. */
-void range_erase(dma_range *sp);
+/* Frees IOVA and store of a dead range that no device accesses. */
+void range_erase_if_over(dma_range *sp);
+/* The caller had incremented dma_range::users. */
+void range_leave(dma_range *sp);
 /* Frees removed ranges whose devices have quiesced. */
 void ranges_quiesce();
-/* As range_add() for device memory shared with peers; file and offset as reported by the engine. */
-int range_add_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out);
-int ranges_attach(device *dev);
-/* False: it may still access some ranges; dev->lost_bit marks those. */
-bool ranges_detach(device *dev);
+/* Device memory for peers, not yet mapped; file and offset as reported by the engine. */
+int range_make_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out);
 
 /* backing.cpp: takes no lock */
 /* node: -1: any. size: a multiple of the page size used. */
@@ -254,8 +276,10 @@ void arenas_trim(bool all);
 void device_put_block(device *dev, u64 offset);
 /* Counts a freed block as used, or no longer so, as other processes map it. */
 void device_count_held(device *dev, u64 offset, bool held);
-int heap_attach(device *dev);
 void heap_detach(device *dev);
+
+/* device.cpp; without it */
+int heap_attach(device *dev);
 
 /* exports.cpp; under mem_state().lock */
 /* The block is freed by the caller: no new imports. */

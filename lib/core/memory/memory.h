@@ -196,7 +196,7 @@ const u64 *word_view(const void *addr);
 
 /*
  * Translates another device's memory for dev's engine: changes p's dma, space and reach. -EXDEV: not
- * accessible, copies go through the host. The first call maps it into every device that is not isolated.
+ * accessible, copies go through the host. The first call for a device maps it into that.
  */
 int peer_translate(device *dev, translation *p);
 

@@ -266,10 +266,7 @@ static void complete_free(deferred_free *done)
 		break;
 	case deferred_free::iova:
 		item.sp->is_deferred = false;
-		if (!item.sp->mapped && !item.sp->mapped_by_lost)
-			range_erase(item.sp);
-		else
-			mem_state().ranges_pending = true;
+		range_erase_if_over(item.sp);
 		break;
 	}
 }
@@ -455,8 +452,11 @@ void memory_reclaim()
 	const no_cancel scope;
 	/* A holder of the lock allocates or frees, and reclaims by itself. */
 	std::unique_lock guard(mem_state().lock, std::try_to_lock);
-	if (guard.owns_lock())
-		deferred_run();
+	if (!guard.owns_lock())
+		return;
+	deferred_run();
+	guard.unlock();
+	ranges_unmap_removed(true);
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
@@ -482,21 +482,26 @@ static void lost_bit_put(device *dev)
 /* Unmaps all memory from a device. What it may still write has its lost_bit until it has quiesced. */
 static void unmap_device(device *dev)
 {
+	const bool all = ranges_detach(dev);
 	int none = 0;
+	{
+		std::lock_guard guard(mem_state().lock);
 
-	if (!ranges_detach(dev) && !dev->lost())
-		cmpxchg_seq_cst(&dev->dead, &none, ENODEV);
-	arenas_trim(false);
-	if (!dev->lost() || dev->stopped())
-		lost_bit_put(dev);
+		if (!all && !dev->lost())
+			cmpxchg_seq_cst(&dev->dead, &none, ENODEV);
+		arenas_trim(false);
+		if (!dev->lost() || dev->stopped())
+			lost_bit_put(dev);
+		deferred_run();
+	}
+	ranges_unmap_removed();
 }
 
-int memory_attach(device *dev)
+static int attach(device *dev)
 {
 	memory_state &m = mem_state();
-	int err;
-
 	std::lock_guard guard(m.lock);
+
 	if (dev->slot >= max_devices || m.attached[dev->slot])
 		return fail(EBUSY, "slot %u is taken", dev->slot);
 	deferred_run();
@@ -504,6 +509,16 @@ int memory_attach(device *dev)
 	m.attached[dev->slot] = dev;
 	dev->attached = true;
 	dev->grace = {.passed = m.last_serial};
+	return 0;
+}
+
+int memory_attach(device *dev)
+{
+	int err = attach(dev);
+
+	if (err)
+		return err;
+	ranges_unmap_removed();
 	err = ranges_attach(dev);
 	if (!err)
 		err = heap_attach(dev);
@@ -527,13 +542,15 @@ static void detach(device *dev)
 {
 	memory_state &m = mem_state();
 
-	std::lock_guard guard(m.lock);
-	if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
-		return;
-	deferred_forget(dev);
-	heap_detach(dev);
+	{
+		std::lock_guard guard(m.lock);
+
+		if (dev->slot >= max_devices || m.attached[dev->slot] != dev)
+			return;
+		deferred_forget(dev);
+		heap_detach(dev);
+	}
 	unmap_device(dev);
-	deferred_run();
 }
 
 void memory_detach(device *dev)

@@ -86,12 +86,41 @@ static int check_access(u64 first, u64 size, bool readonly)
 	return err ? fail(-err, "faulting in %llu bytes to register", static_cast<unsigned long long>(size)) : 0;
 }
 
+static int reserve_free()
+{
+	std::lock_guard guard(mem_state().lock);
+
+	deferred_run();
+	return deferred_reserve();
+}
+
+/* Makes it known; else it is unmapped again. */
+static int publish(const region &r, dma_range *sp)
+{
+	const int err = region_add(r, nullptr);
+
+	if (!err)
+		return 0;
+	const saved_error why;
+	range_drop(sp);
+	return why.again(err);
+}
+
+static int add_mapped(region *r, bool readonly)
+{
+	dma_range *sp;
+	const int err = range_add_around({reinterpret_cast<u8 *>(r->base), r->size, r->reach, readonly}, &sp);
+
+	if (err)
+		return err;
+	r->delta = sp->iova - reinterpret_cast<u64>(sp->vaddr);
+	r->owner = sp;
+	return publish(*r, sp);
+}
+
 static int add(u64 base, u64 size, u32 flags, const device *dev, u64 user)
 {
-	const bool readonly = flags & region_readonly;
-	region *made;
 	region r;
-	dma_range *sp;
 	int err;
 
 	r.base = base;
@@ -103,27 +132,17 @@ static int add(u64 base, u64 size, u32 flags, const device *dev, u64 user)
 	r.page_size = u32(os_page_size());
 	r.reach = host_reach_of(dev);
 	r.user = user;
-	std::lock_guard guard(mem_state().lock);
-	deferred_run();
-	err = deferred_reserve();
+	err = reserve_free();
 	if (err)
 		return err;
-	err = range_add_around({reinterpret_cast<u8 *>(base), size, r.reach, readonly}, &sp);
+	ranges_unmap_removed();
+	err = add_mapped(&r, flags & region_readonly);
 	if (err) {
-		deferred_unreserve(1);
-		return err;
-	}
-	r.delta = sp->iova - reinterpret_cast<u64>(sp->vaddr);
-	r.owner = sp;
-	err = region_add(r, &made);
-	if (err) {
-		const saved_error why;
+		std::lock_guard guard(mem_state().lock);
 
 		deferred_unreserve(1);
-		range_remove(sp);
-		return why.again(err);
 	}
-	return 0;
+	return err;
 }
 
 static int add_charged(u64 base, u64 size, u32 flags, const device *dev, u64 user)
@@ -205,19 +224,31 @@ static int find(void *ptr, region **out)
 	return 0;
 }
 
-static bool may_be_written(void *ptr)
+/* Its range, in use: another thread may unregister it. nullptr: there is none. */
+static dma_range *enter(void *ptr)
 {
 	std::lock_guard guard(mem_state().lock);
 	region *r = nullptr;
 
 	if (find(ptr, &r))
-		return false;
+		return nullptr;
 	auto *sp = static_cast<dma_range *>(r->owner);
+	sp->users++;
+	return sp;
+}
+
+static bool may_be_written(void *ptr)
+{
+	dma_range *sp = enter(ptr);
+
+	if (!sp)
+		return false;
 	/* Memory that a lost device accessed by messages only can be revoked at once. */
-	for (device *dev : mem_state().attached)
-		if (dev && dev->lost())
-			range_unmap(sp, dev);
-	return range_may_be_written(sp);
+	range_unmap_lost(sp);
+	std::lock_guard guard(mem_state().lock);
+	const bool may = range_may_be_written(sp);
+	range_leave(sp);
+	return may;
 }
 
 /* Waits until no lost device may write there. */
@@ -251,6 +282,20 @@ static int take_out(void *ptr, region **out)
 	return 0;
 }
 
+/* False: a lost device may still write there. */
+static bool end_registration(region *r, dma_range *sp)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	if (range_may_be_written(sp))
+		return false;
+	pin_discharge(r->size, r->flags);
+	region_remove(r);
+	sp->dead = sp->is_deferred = true;
+	deferred_add({.what = deferred_free::iova, .sp = sp});
+	return true;
+}
+
 /*
  * Unmaps it from all devices: copies in flight fail, and the IOVA is not reused before they have ended. If a
  * device does not release the memory, the registration is restored.
@@ -258,20 +303,15 @@ static int take_out(void *ptr, region **out)
 static int revoke(region *r)
 {
 	auto *sp = static_cast<dma_range *>(r->owner);
+	const int err = range_unmap_all(sp);
+
+	if (!err && end_registration(r, sp))
+		return 0;
+	const saved_error why;
+	range_restore(sp);
 	std::lock_guard guard(mem_state().lock);
-
-	if (range_unmap_all(sp) || range_may_be_written(sp)) {
-		const saved_error why;
-
-		range_restore(sp);
-		region_show(r, mem_class::host);
-		return why.again(-EBUSY);
-	}
-	pin_discharge(r->size, r->flags);
-	region_remove(r);
-	sp->dead = sp->is_deferred = true;
-	deferred_add({.what = deferred_free::iova, .sp = sp});
-	return 0;
+	region_show(r, mem_class::host);
+	return why.again(-EBUSY);
 }
 
 static int unregister(void *ptr, deadline until)

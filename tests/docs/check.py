@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The documentation is consistent: commands that are run, or have a reason why not; valid links; valid pictures.  TAP."""
+import glob
+import importlib.machinery
+import importlib.util
 import os
 import re
 import sys
@@ -68,6 +71,52 @@ def pictures():
             yield f"{name}: holds a script"
 
 
+def engines():
+    return set(re.findall(r"&(\w+)::driver\b", read("driver/engines/table.cpp")))
+
+
+def engines_named():
+    """Each engine is in the picture, in the table of docs/engines.md, and in README's line about it; no other is in the picture."""
+    root = ET.parse(os.path.join(TOP, "docs/images/architecture.svg")).getroot()
+    drawn = {t.text for g in root.iter() if g.get("id") == "engines" for t in g}
+    line = next((line for line in read("README.md").splitlines() if "(docs/engines.md)" in line), "")
+    if drawn != engines():
+        yield f"docs/images/architecture.svg has the engines {sorted(drawn)}, driver/engines/table.cpp {sorted(engines())}"
+    for name in sorted(engines()):
+        if not re.search(rf"^\| `{name}` \|", read("docs/engines.md"), re.M):
+            yield f"docs/engines.md: no row for {name}"
+        if not re.search(rf"\b{name}\b", line):
+            yield f"README.md: {name} is not named beside docs/engines.md"
+
+
+def layers_drawn():
+    """The layers of lib/core in the picture are the folders of docs/internals.md, in their order."""
+    folders = re.findall(r"^\| `lib/core/(\w+)` \|", read("docs/internals.md"), re.M)
+    texts = [e.text for e in ET.parse(os.path.join(TOP, "docs/images/architecture.svg")).getroot().iter() if e.tag.endswith("text")]
+    drawn = [t for t in texts if t in folders]
+    rest = [f for f in folders if f not in drawn]
+    named = any(re.search(rf"\b{', '.join(rest[:-1])} and {rest[-1]}\b", t) for t in texts) if rest else True
+    return [] if drawn == [f for f in folders if f in drawn] and named else [f"docs/images/architecture.svg draws {drawn}; of docs/internals.md: {folders}"]
+
+
+def module_of(path):
+    loader = importlib.machinery.SourceFileLoader(os.path.basename(path), os.path.join(TOP, path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def names_of_programs():
+    """docs/ascend.md has the counts of tests/install/names."""
+    names = module_of("tests/install/names.py")
+    rows = {r[0]: list(map(int, r[1:])) for r in re.findall(r"^\|[^|]*\| `(\w+)` \|" + 4 * r" (\d+) \|", read("docs/ascend.md"), re.M)}
+    lists = {os.path.basename(p)[:-len(".list")]: list(names.read(p)[1].values()) for p in glob.glob(os.path.join(TOP, "tests/install/names/*.list"))}
+    for name in sorted(set(rows) | set(lists)):
+        counts = [len(lists.get(name, [])), *(lists.get(name, []).count(part) for part in names.PARTS)]
+        if rows.get(name) != counts:
+            yield f"docs/ascend.md: {name}: {rows.get(name)}, and its list has {counts}"
+
+
 def comparison():
     """Tests of matches(), which compares output."""
     good = [("a\nb", "a\nb\n"), ("a ... c", "a b c"), ("a\n...\nd", "a\nb\nc\nd"), ("...", ""), ("a\n...", "a\n"), ("", "")]
@@ -83,6 +132,9 @@ def main():
     point("links have a target", [w for p in pages() for w in links(p)])
     point("the first page links every other", linked_from_readme())
     point("pictures are well-formed, with a background", list(pictures()))
+    point("pages and picture name the engines that there are", list(engines_named()))
+    point("the picture has the layers of docs/internals.md", layers_drawn())
+    point("docs/ascend.md has the counts of public programs' names", list(names_of_programs()))
     point("the comparison of output works", comparison())
     return points.end()
 

@@ -15,10 +15,13 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <dirent.h>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 namespace usdma {
 
@@ -110,16 +113,79 @@ static void check_group(const char *dir, const char *shown, void *arg)
 		 ull(limit), h.limit, ull(left));
 }
 
-static void check_machine(const char *root, budget *r)
+/* The sum of these fields of a meminfo file, in bytes; unknown: the first one is not there. */
+static u64 read_fields(const char *path, std::initializer_list<const char *> names)
 {
-	char path[path_size], line[line_size];
+	const file_ptr file(fopen(path, "re"), fclose);
+	char line[line_size], name[64];
+	bool found = false;
+	u64 sum = 0;
 	ull kib;
 
+	while (file && fgets(line, sizeof(line), file.get())) {
+		if (sscanf(line, "Node %*u %63[^:]: %llu", name, &kib) != 2 &&
+		    sscanf(line, "%63[^:]: %llu", name, &kib) != 2)
+			continue;
+		for (const char *n : names)
+			sum += strcmp(name, n) ? 0 : kib * KiB;
+		found |= !strcmp(name, *names.begin());
+	}
+	return found ? sum : unknown;
+}
+
+/* Free memory and reclaimable page cache of all NUMA nodes; unknown: sysfs does not report it. */
+static u64 left_on_nodes(const char *root)
+{
+	char dir[path_size], path[dir_size];
+	u64 sum = unknown;
+	unsigned node;
+
+	snprintf(dir, sizeof(dir), "%s/sys/devices/system/node", root);
+	const std::unique_ptr<DIR, int (*)(DIR *)> all(opendir(dir), closedir);
+	while (const dirent *const e = all ? readdir(all.get()) : nullptr) {
+		if (sscanf(e->d_name, "node%u", &node) != 1)
+			continue;
+		snprintf(path, sizeof(path), "%s/node%u/meminfo", dir, node);
+		const u64 n = read_fields(path, {"MemFree", "Active(file)", "Inactive(file)", "SReclaimable"});
+		if (n != unknown)
+			sum = (sum == unknown ? 0 : sum) + n;
+	}
+	return sum;
+}
+
+/* Without /proc and sysfs: memory that is not shared. What others use besides is not reported. */
+static void check_sysinfo(budget *r)
+{
+	struct sysinfo s;
+
+	if (sysinfo(&s))
+		return;
+	const auto bytes = [&s](u64 n) { return n * s.mem_unit; };
+	const u64 total = bytes(s.totalram), shared = bytes(s.sharedram);
+	limit_to(r, total - std::min(total, shared),
+		 "the machine has %llu bytes, of which %llu are shared memory in use (sysinfo; /proc/meminfo is not "
+		 "readable)",
+		 ull(total), ull(shared));
+}
+
+/* ProcSubset=pid and sandboxes hide /proc/meminfo. */
+static void check_machine(const char *root, budget *r)
+{
+	char path[path_size];
+
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-	const file_ptr file(fopen(path, "re"), fclose);
-	while (file && fgets(line, sizeof(line), file.get()))
-		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-			limit_to(r, kib * KiB, "the machine has %llu bytes left (MemAvailable)", ull(kib * KiB));
+	const u64 available = read_fields(path, {"MemAvailable"});
+	const u64 nodes = available == unknown ? left_on_nodes(root) : unknown;
+
+	if (available != unknown)
+		limit_to(r, available, "the machine has %llu bytes left (MemAvailable)", ull(available));
+	else if (nodes != unknown)
+		limit_to(r, nodes,
+			 "the machine has %llu bytes left (free memory and page cache of its NUMA nodes; /proc/meminfo "
+			 "is not readable)",
+			 ull(nodes));
+	else
+		check_sysinfo(r);
 }
 
 u64 memory_left(const memory_source &from, char *text, size_t size)
@@ -231,43 +297,6 @@ int memory_populate(void *addr, u64 size, bool write, memory_claim *claim)
 		claim->populated(n);
 	}
 	return 0;
-}
-
-/* Bytes of [begin, end) in hugetlbfs mappings, which mincore(2) does not report as resident before they are touched. */
-static u64 huge_bytes(u64 begin, u64 end)
-{
-	const file_ptr file(fopen("/proc/self/smaps", "re"), fclose);
-	ull from, to, kib;
-	u64 here = 0, sum = 0;
-	char line[line_size];
-
-	while (file && fgets(line, sizeof(line), file.get())) {
-		if (sscanf(line, "%llx-%llx ", &from, &to) == 2) {
-			if (from >= end)
-				break;
-			here = to > begin ? std::min<u64>(to, end) - std::max<u64>(from, begin) : 0;
-		} else if (here && sscanf(line, "KernelPageSize: %llu", &kib) == 1 && kib * KiB > os_page_size()) {
-			sum += here;
-		}
-	}
-	return sum;
-}
-
-u64 memory_absent(const void *addr, u64 size)
-{
-	static constexpr u64 piece = 8 * MiB;
-	const u64 begin = reinterpret_cast<u64>(addr), page = os_page_size();
-	u8 there[piece / os_page_least];
-	u64 absent = 0;
-
-	for (u64 at = 0; at < size; at += piece) {
-		const u64 n = std::min(piece, size - at);
-
-		if (mincore(reinterpret_cast<void *>(begin + at), n, there))
-			return 0; /* not fully mapped: populating it will fail */
-		absent += page * u64(std::count_if(there, there + n / page, [](u8 t) { return !(t & 1); }));
-	}
-	return absent ? absent - std::min(absent, huge_bytes(begin, begin + size)) : 0;
 }
 
 /* ---- limits of the process --------------------------------------------------------------------------- */

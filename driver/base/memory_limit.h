@@ -14,7 +14,7 @@ namespace usdma {
 /* Where limits are read; tests set another root directory. */
 struct memory_source {
 	const char *root = "";
-	bool machine = true; /* MemAvailable, besides the control groups */
+	bool machine = true; /* what the machine has left, besides the control groups */
 };
 
 /*
@@ -47,10 +47,17 @@ private:
 int memory_populate(void *addr, u64 size, bool write, memory_claim *claim);
 
 /*
- * Bytes of [addr, addr + size) that are not resident, so populating allocates them. Both are page multiples.
- * Pages of hugetlbfs count as resident: they are reserved.
+ * Bytes of [addr, addr + size), page multiples, that are not resident, so populating allocates them; or somewhat more
+ * than there is left. Pages of hugetlbfs count as resident: they are reserved. Pages of shared memory that are in
+ * memory become mapped.
  */
 u64 memory_absent(const void *addr, u64 size);
+
+/*
+ * Call before size bytes of a file are mapped: after mlockall(MCL_FUTURE) that allocates all its pages. 0; -ENOMEM: it
+ * would, and less is left.
+ */
+int memory_before_map(int fd, u64 size, const char *what);
 
 /*
  * Reports why mmap, mremap or mprotect of size bytes failed with errno: RLIMIT_AS, RLIMIT_DATA (is_data:

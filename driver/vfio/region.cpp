@@ -125,6 +125,8 @@ int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out)
 
 	if (fd_offset % map_grain)
 		return fail(EINVAL, "a region at %#llx of its file: registers would not be aligned", ull(fd_offset));
+	if (const int err = memory_before_map(fd, pages.size, "a region of the device"))
+		return err;
 	void *const p = mmap(nullptr, pages.size, prot, MAP_SHARED, fd, off_t(pages.first));
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "a region of the device");

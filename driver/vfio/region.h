@@ -16,7 +16,7 @@ namespace usdma::vfio {
  */
 int region_parse_caps(std::span<const u8> raw, u32 first, u64 region_size, std::vector<range> *mappable);
 
-/* True unless the file is known to have small pages. */
+/* False: the file has small pages for certain. */
 bool is_hugetlb(int fd);
 
 int region_check_access(const region_info &r, unsigned index, u64 offset, u64 len, u32 right);

@@ -228,6 +228,19 @@ extern "C" int mincore(void *addr, size_t len, unsigned char *vec) noexcept
 	return 0;
 }
 
+/* As a question whether it is mapped. */
+extern "C" int msync(void *addr, size_t len, int flags)
+{
+	bool mapped = false;
+
+	if (!is_whole(uintptr_t(addr)))
+		return invalid();
+	for (size_t at = 0; at < up(len); at += small)
+		mapped |= !syscall(SYS_msync, moved(addr, at), small, flags);
+	errno = ENOMEM;
+	return mapped ? 0 : -1;
+}
+
 /* ---- the page size ------------------------------------------------------------------------------------- */
 
 static long (*next_sysconf)(int);

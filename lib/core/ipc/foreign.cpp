@@ -2,6 +2,7 @@
 #include "lib/core/ipc/foreign.h"
 
 #include "driver/base/error.h"
+#include "driver/base/memory_limit.h"
 #include "driver/vfio/region.h"
 #include "lib/core/memory/memory.h"
 
@@ -27,10 +28,12 @@ int foreign_map(const device *dev, int fd, u64 offset, u64 size, foreign_memory 
 {
 	const u64 page = vfio::is_hugetlb(fd) ? 2 * MiB : os_page_size();
 	const u64 first = align_down(offset, page), whole = align_up(offset + size, page) - first;
-	void *p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
+	int err = memory_before_map(fd, whole, "shared memory");
 	foreign_memory m;
-	int err;
 
+	if (err)
+		return err;
+	void *p = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
 	if (p == MAP_FAILED)
 		return fail_errno("mapping %llu bytes of shared memory", static_cast<unsigned long long>(whole));
 	m.pages = mapping(p, whole);

@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/memfd.h"
 #include "driver/base/memory_limit.h"
+#include "driver/base/page.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace usdma;
 namespace fs = std::filesystem;
@@ -52,15 +54,35 @@ static void of_the_machine(void **)
 {
 	machine m;
 
-	assert_int_equal(m.left_mib(), ~u64(0) / MiB);
+	assert_int_equal(m.left_mib(false), ~u64(0) / MiB);
 	m.available(300);
 	assert_int_equal(m.left_mib(), 300);
 	assert_true(m.names("MemAvailable"));
-	assert_int_equal(m.left_mib(false), ~u64(0) / MiB);
 	assert_int_equal(memory_available(301 * MiB, "a test", {m.root}), -ENOMEM);
 	assert_non_null(strstr(error_text(), "a test"));
 	assert_non_null(strstr(error_text(), "MemAvailable"));
 	assert_int_equal(memory_available(250 * MiB, "a test", {m.root}), 0);
+}
+
+/* ProcSubset=pid and sandboxes hide /proc/meminfo: sysfs reports the same, and without it sysinfo(2). */
+static void of_the_machine_without_meminfo(void **)
+{
+	machine m;
+	const u64 total = u64(sysconf(_SC_PHYS_PAGES)) * os_page_size();
+
+	assert_in_range(m.left_mib(), 1, total / MiB);
+	assert_true(m.names("sysinfo"));
+	assert_int_equal(memory_available(4096 * GiB, "a test", {m.root}), -ENOMEM);
+	for (const char *node : {"node0", "node3"})
+		m.file(std::string("/sys/devices/system/node/") + node + "/meminfo",
+		       "Node 3 MemTotal:       999999 kB\nNode 3 MemFree:        10240 kB\n"
+		       "Node 3 Active(file):    2048 kB\nNode 3 Inactive(file):  1024 kB\n"
+		       "Node 3 Shmem:           5555 kB\nNode 3 SReclaimable:    1024 kB\n");
+	m.file("/sys/devices/system/node/online", "0,3\n");
+	assert_int_equal(m.left_mib(), 2 * (10 + 2 + 1 + 1));
+	assert_true(m.names("NUMA"));
+	m.available(300);
+	assert_int_equal(m.left_mib(), 300);
 }
 
 static void of_a_group_and_its_parents(void **)
@@ -135,6 +157,27 @@ static void present_pages_are_not_counted(void **)
 	munmap(p, size);
 }
 
+/* Pages of a file count as there if they are in memory, though not in this process's page table yet. */
+static void shared_pages_in_memory_are_not_counted(void **)
+{
+	const size_t size = 20 * MiB, half = 10 * MiB;
+	const std::vector<u8> data(half, 1);
+	unique_fd fd;
+
+	if (os_page_size() >= 64 * KiB)
+		skip();
+	assert_int_equal(memfd_make("test", size, 0, &fd), 0);
+	assert_int_equal(write(fd.get(), data.data(), half), half);
+	auto *p = static_cast<u8 *>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
+	assert_true(p != MAP_FAILED);
+	const u64 absent = memory_absent(p, size);
+	/* At most one of sixteen of the others was allocated. */
+	assert_in_range(absent, half / 16 * 15, half);
+	memset(p, 1, size);
+	assert_int_equal(memory_absent(p, size), 0);
+	munmap(p, size);
+}
+
 static bool in_child(bool (*run)())
 {
 	int status = 0;
@@ -181,6 +224,24 @@ static void limits_on_addresses_and_data(void **)
 	}));
 }
 
+/* mlockall(MCL_FUTURE) populates each mapping: more than there is would end the process. */
+static void a_mapping_after_mlockall(void **)
+{
+	static constexpr u64 size = u64(1) << 45;
+
+	if (!in_child([] { return !mlockall(MCL_FUTURE); }))
+		skip();
+	assert_true(in_child([] {
+		unique_fd fd;
+		int err = memfd_make("test", size, 0, &fd);
+
+		err = err || memory_before_map(fd.get(), size, "a test") ? -1 : mlockall(MCL_FUTURE | MCL_ONFAULT);
+		err = err || memory_before_map(fd.get(), size, "a test") ? -1 : mlockall(MCL_FUTURE);
+		return !err && memory_before_map(fd.get(), size, "a test") == -ENOMEM &&
+		       strstr(error_text(), "a test") && !memory_before_map(fd.get(), os_page_size(), "a test");
+	}));
+}
+
 static void a_limit_on_locked_memory(void **)
 {
 	errno = EAGAIN;
@@ -192,13 +253,16 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(of_the_machine),
+		cmocka_unit_test(of_the_machine_without_meminfo),
 		cmocka_unit_test(of_a_group_and_its_parents),
 		cmocka_unit_test(of_version_1_in_a_container),
 		cmocka_unit_test(claims_add_up),
 		cmocka_unit_test(present_pages_are_not_counted),
+		cmocka_unit_test(shared_pages_in_memory_are_not_counted),
 		cmocka_unit_test(a_limit_on_files),
 		cmocka_unit_test(limits_on_addresses_and_data),
 		cmocka_unit_test(a_limit_on_locked_memory),
+		cmocka_unit_test(a_mapping_after_mlockall),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -72,6 +72,8 @@ static int make_device_memory(u64 size, huge_pages huge, unique_fd *fd, mapping 
 	int err = memfd_make("sdma-memory", size, reserved ? MFD_HUGETLB | MFD_HUGE_2MB : 0, fd);
 
 	if (!err)
+		err = memory_before_map(fd->get(), size, software_device);
+	if (!err)
 		err = map_file_aligned(fd->get(), size, software_device, out);
 	if (err && reserved)
 		return fail_in(err,

@@ -22,8 +22,8 @@ struct peer_file {
 };
 
 /*
- * access: O_RDONLY or O_RDWR. -ENOENT: no such process or descriptor, or no memfd. -EINVAL: not sealed. -EACCES
- * and others: from open(2).
+ * access: O_RDONLY or O_RDWR. -ENOENT: no such process or descriptor, or no memfd. -EINVAL: not sealed. -EACCES:
+ * the text names the kernel's condition that is not met. Others: from open(2).
  */
 int peer_file_open(const char *proc, unsigned pid, unsigned fd, int access, peer_file *out);
 
@@ -34,7 +34,7 @@ struct peer_user {
 	bool only(uid_t u) const { return real == u && effective == u && saved == u; }
 	bool any(uid_t u) const { return real == u || effective == u || saved == u; }
 };
-/* -ENOENT: no such process (any more). */
+/* -ENOENT: no such process (any more). -EOPNOTSUPP: it lives, but this /proc does not show it. Others: from open(2). */
 int peer_user_of(const char *proc, unsigned pid, peer_user *out);
 
 } // namespace usdma

@@ -363,7 +363,10 @@ USDMA_API int usdma_stream_destroy(usdma_stream *stream);
  * details) and clears it. -ETIMEDOUT: not yet, nothing was cleared; -ECANCELED: the stream was aborted.
  */
 USDMA_API int usdma_stream_sync(usdma_stream *stream, int timeout_ms);
-/* 1: all done; 0: not yet; or -ENODEV. Never blocks, takes no error. */
+/*
+ * 1: all done; 0: not yet; or -ENODEV. Takes no error, and does not wait for the work; but a loop of calls that shares
+ * its CPU with the engine's thread sleeps for 0.1 ms now and then, so that the engine runs whatever its priority.
+ */
 USDMA_API int usdma_stream_query(usdma_stream *stream);
 /*
  * Drops work that has not started and stops work that runs (a copy may be half done). Dropped functions of
@@ -533,7 +536,7 @@ USDMA_API int usdma_event_record(usdma_event *event, usdma_stream *stream);
  * stream of another device. An event that was never recorded delays nothing. Returns at once.
  */
 USDMA_API int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event);
-/* 1: reached, or never recorded, or its device was lost; 0: not yet. Never blocks. */
+/* 1: reached, or never recorded, or its device was lost; 0: not yet. Does not wait, as usdma_stream_query. */
 USDMA_API int usdma_event_query(usdma_event *event);
 /*
  * Waits until it is reached; 0 at once when it was never recorded. Returns the pending error of the stream that it

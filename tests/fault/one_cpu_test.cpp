@@ -6,9 +6,11 @@
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
 
+#include "driver/base/clock.h"
 #include "driver/base/cpu.h"
 
 #include <filesystem>
+#include <memory>
 #include <sched.h>
 #include <unistd.h>
 
@@ -117,6 +119,50 @@ static void engine_of_a_process(void **)
 	stays_on_its_cpu(sim);
 }
 
+/* False: this user may not. */
+static bool take_policy(int policy, int priority)
+{
+	const sched_param p = {priority};
+
+	return !sched_setscheduler(0, policy, &p);
+}
+
+template <class F> static void reaches(F &&query)
+{
+	const auto until = usdma::deadline::in_ms(long_ms);
+	int got;
+
+	while ((got = query()) == 0 && !until.passed())
+		;
+	assert_int_equal(got, 1);
+}
+
+/* The engine's thread has a lower priority: that of the thread that opened the device, or of usdma-sim. */
+static void queries_of_a_real_time_thread(void **)
+{
+	const auto to_normal = [](void *) { take_policy(SCHED_OTHER, 0); };
+
+	if (!take_policy(SCHED_FIFO, 10))
+		skip();
+	const std::unique_ptr<void, decltype(to_normal)> normal(&allowed, to_normal);
+	for (const unsigned index : {0u, 1u}) {
+		const device dev(index);
+		const stream s(dev);
+		const event done(dev);
+		const block in(dev, kind::pinned, size), mem(dev, kind::device, size);
+
+		take_policy(SCHED_FIFO, 20);
+		for (unsigned i = 0; i < 8; i++) {
+			if (i >= 4) /* by a thread of the library */
+				WORKS(usdma_stream_call(
+					s, [](void *) {}, nullptr, 1));
+			WORKS(usdma_copy(s, mem.data(), in.data(), size));
+			WORKS(usdma_event_record(done, s));
+			reaches([&] { return i % 2 ? usdma_event_query(done) : usdma_stream_query(s); });
+		}
+	}
+}
+
 static void process_while_it_serves(void **)
 {
 	const device dev(1);
@@ -131,6 +177,7 @@ int main()
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(embedded_engine),
 		cmocka_unit_test(engine_of_a_process),
+		cmocka_unit_test(queries_of_a_real_time_thread),
 		cmocka_unit_test(process_while_it_serves),
 	};
 

@@ -59,14 +59,6 @@ static bool holds_work(const hw_queue *l)
 	return unlikely(l->dev->timing >= check_timing::late);
 }
 
-void hwq_note_poll(hw_queue *l, u64 seq)
-{
-	static constexpr u32 every = 8;
-
-	if (holds_work(l) && fetch_add_relaxed(&l->polls, 1) % every == every - 1)
-		demand(l, seq);
-}
-
 /* ---- spinning --------------------------------------------------------------------------------------- */
 
 /* Classifies a wait by the bytes submitted since the last wait of this hardware queue. */
@@ -179,6 +171,46 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 			sched_yield(); /* the engine's thread may need this CPU */
 		}
 	}
+}
+
+/* ---- queries in a loop ------------------------------------------------------------------------------ */
+
+static int sleep_until(hw_queue *l, u64 seq, deadline until);
+
+/* The engine's thread may have a lower priority than this one, so that sched_yield() would not let it run. */
+[[gnu::cold, gnu::noinline]] static void let_engine_run(hw_queue *l, u64 seq)
+{
+	static constexpr u64 pause = 100 * ns_per_us;
+	static constexpr u32 every = 32;
+
+	if (fetch_add_relaxed(&l->polls, 1) % every != every - 1)
+		return;
+	const saved_error before;
+	if (sleep_until(l, seq, deadline::in_ns(pause)))
+		before.again(0); /* not done yet */
+}
+
+void hwq_note_poll(hw_queue *l, u64 seq)
+{
+	static constexpr u32 every = 8;
+
+	if (engine_is_here(l))
+		let_engine_run(l, seq);
+	else if (holds_work(l) && fetch_add_relaxed(&l->polls, 1) % every == every - 1)
+		demand(l, seq);
+}
+
+void note_gated_poll()
+{
+	static constexpr timespec pause = {0, 50 * long(ns_per_us)};
+	static constexpr u32 every = 256;
+	static u32 polls;
+	cpu_set_t cpus;
+
+	if (fetch_add_relaxed(&polls, 1) % every != every - 1)
+		return;
+	if (!sched_getaffinity(getpid(), sizeof(cpus), &cpus) && CPU_COUNT(&cpus) == 1)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
 }
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */

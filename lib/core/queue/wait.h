@@ -16,9 +16,15 @@ int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode);
 /* Polls for about a microsecond; takes no lock. True: completed >= seq. */
 bool hwq_spin(hw_queue *l, u64 seq);
 /*
- * A caller found seq incomplete, and may poll: with timing late, the device runs up to seq after several calls.
+ * A caller found seq incomplete, and may poll. With timing late, the device runs up to seq after several calls. If the
+ * engine's thread was last seen on this CPU, some calls sleep for 100 µs at most, so that it runs.
  */
 void hwq_note_poll(hw_queue *l, u64 seq);
+/*
+ * The same for work that a thread of this process has to advance before it is in a ring: if the process has one CPU,
+ * some calls sleep for 50 µs.
+ */
+void note_gated_poll();
 /* For closing: waits for all requests posted by now. False: timed out, or the device is dead. */
 bool hwq_drain(hw_queue *l, deadline until);
 /* True: idle, or blocked in a WAIT. Takes its lock. */

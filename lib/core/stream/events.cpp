@@ -202,10 +202,14 @@ event_state event_query(event *e)
 
 	if (!r)
 		return event_state::never;
-	if (load_acquire(&r->at) == record::queued)
+	const bool queued = load_acquire(&r->at) == record::queued;
+	if (queued)
 		progress_run();
-	if (!record_reached(r, true))
+	if (!record_reached(r, true)) {
+		if (queued)
+			note_gated_poll();
 		return event_state::pending;
+	}
 	check_reached(r);
 	return event_state::done;
 }
@@ -310,7 +314,7 @@ u32 event_waits(event *e)
 	const latest_record r(e, false);
 
 	progress_run();
-	if (!r || record_reached(r)) {
+	if (!r || record_reached(r, true)) {
 		if (r)
 			check_reached(r);
 		return load_acquire(&e->waits);

@@ -155,6 +155,15 @@ bool stream_spin(const stream *s)
 	return stream_is_done(s);
 }
 
+/* Queued behind a gate, or outside of the ring. */
+static int query_gated(stream *s)
+{
+	if (s->dev->lost() && !load_acquire(&s->outside))
+		return stream_refuses(s);
+	note_gated_poll();
+	return 1;
+}
+
 [[gnu::always_inline]] static inline int query(stream *s)
 {
 	u64 seq;
@@ -163,10 +172,10 @@ bool stream_spin(const stream *s)
 		progress_run();
 		devices_poll();
 		if (!ring_target(s, &seq))
-			return s->dev->lost() && !load_acquire(&s->outside) ? stream_refuses(s) : 1;
+			return query_gated(s);
 	}
 	if (unlikely(load_acquire(&s->outside)))
-		return 1;
+		return query_gated(s);
 	if (dma::halted(s->ln->ch))
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {

@@ -625,7 +625,7 @@ static void descriptors_that_are_refused(void **)
 	assert_null(f);
 	assert_int_equal(usdma_file_import(dev, t.fd(), 0, nullptr), -EINVAL);
 	assert_int_equal(usdma_file_import(nullptr, t.fd(), 0, &f), -EBADF);
-	const int none = open("/proc/version", O_RDONLY);
+	const int none = open("/proc/self/maps", O_RDONLY);
 	assert_int_equal(usdma_file_import(dev, none, USDMA_FILE_DIRECT, &f), -EOPNOTSUPP);
 	for (const int fd : {pipe_fds[0], pipe_fds[1], dir, path, none})
 		close(fd);

@@ -283,7 +283,7 @@ static void test_next_after_a_crash(void **)
 	assert_int_equal(WEXITSTATUS(status), 1);
 }
 
-/* The process of a client is stopped and does not notice the end of its connection: only SIGKILL exits it. */
+/* The process of a client is stopped and does not notice the end of its connection: only SIGKILL stops it. */
 static void test_stopped_process(void **)
 {
 	sim_process s;

@@ -103,21 +103,24 @@ def services(build, scratch):
         skip("services", "systemd-analyze is not installed")
         return
     for service, name in (("usdma-bind@.service", "usdma-bind@device.service"),
-                       ("usdma-sim@.service", "usdma-sim@one.service"), ("usdma-sim@.socket", "usdma-sim@one.socket")):
-        where = os.path.join(SYSTEM if service.endswith("socket") else os.path.join(build, "system"), service)
+                       ("usdma-sim@.service", "usdma-sim@one.service"), ("usdma-sim@.socket", "usdma-sim@one.socket"),
+                       ("usdma-program.service", None)):
+        where = os.path.join(SYSTEM if service.endswith("socket") else EXAMPLE if service == "usdma-program.service" else os.path.join(build, "system"), service)
         with open(where, encoding="ascii") as f:
             # The tools need not be installed here: verify with a command that is.
             text = "".join(line.split("=")[0] + "=/bin/true\n" if line.startswith("Exec") else line for line in f)
         with open(os.path.join(scratch, service), "w", encoding="ascii") as f:
             f.write(text.replace("man:usdma", "https://usdma").replace("man:usdmactl", "https://usdmactl"))
-        os.symlink(service, os.path.join(scratch, name))
-    for name in ("usdma-bind@device.service", "usdma-sim@one.socket"):
+        if name:
+            os.symlink(service, os.path.join(scratch, name))
+    for name in ("usdma-bind@device.service", "usdma-sim@one.socket", "usdma-program.service"):
         got, log = run(["systemd-analyze", "--recursive-errors=no", "--man=no", "verify", os.path.join(scratch, name)])
         point(got == 0 and not [x for x in log.splitlines() if "usdma" in x], f"systemd accepts {name}", log)
 
 
 # The highest exposure (0 to 10, by systemd-analyze) that each service may have.
-EXPOSURE = {"usdma-bind@.service": 1.9, "usdma-sim@.service": 2.3}
+EXPOSURE = {"usdma-bind@.service": 1.9, "usdma-sim@.service": 2.3, "usdma-program.service": 0.9}
+EXAMPLE = os.path.join(TOP, "docs/examples/systemd")
 
 
 def exposure(build, scratch):
@@ -127,7 +130,7 @@ def exposure(build, scratch):
         path = os.path.join(scratch, service)
         if os.path.exists(path):
             os.unlink(path)
-        shutil.copy(os.path.join(build, "system", service), path)
+        shutil.copy(os.path.join(EXAMPLE if service == "usdma-program.service" else os.path.join(build, "system"), service), path)
         got, log = run(["systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={int(most * 10)}", path])
         found = re.search(r"Overall exposure level for \S+: ([\d.]+)", log)
         point(got == 0 and found is not None, f"{service}: exposure {found[1] if found else '?'}, at most {most}", log)

@@ -295,8 +295,9 @@ USDMA_API int usdma_host_register(void *ptr, size_t size, unsigned flags);
 /*
  * Ends a registration: after it returns 0 no device accesses the memory. Waits up to one second for copies in flight
  * with this memory, and what precedes them in their streams, but for no other work; copies that have not ended then
- * fail with -EFAULT. -ENOENT: ptr is not the start of a registration. -EBUSY: a lost device may still write there after
- * that second: the memory stays registered and must not be freed.
+ * fail with -EFAULT, but one by the CPU goes on as with unregistered memory. -ENOENT: ptr is not the start of a
+ * registration. -EBUSY: a lost device may still write there after that second: the memory stays registered and must
+ * not be freed.
  */
 USDMA_API int usdma_host_unregister(void *ptr);
 

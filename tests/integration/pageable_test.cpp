@@ -4,9 +4,12 @@
  * USDMA_TEST_BY is the expected one. Both keep the stream's order, the timeout and the bounds of the memory.
  */
 #include "tests/integration/native.h"
+#include "tests/support/held_memory.h"
 
 #include <csetjmp>
 #include <csignal>
+#include <future>
+#include <memory>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <thread>
@@ -324,6 +327,58 @@ static void a_signal_handler_probes_memory(void **)
 	assert_int_equal(munmap(probed, len), 0);
 }
 
+/* ---- a page that comes late --------------------------------------------------------------------------------- */
+
+/* Runs f in another thread. False: it did not return before the page came. */
+template <class F> static bool returns(const held_memory &late, const F &f)
+{
+	const std::future<void> done = std::async(std::launch::async, f);
+	const bool returned = done.wait_for(std::chrono::milliseconds(patience_ms(10000))) == std::future_status::ready;
+
+	if (!returned)
+		late.release();
+	return returned;
+}
+
+/* A copy waits for a page of its memory: no other call does, and freed memory is not reused before it has ended. */
+static void hold_up(const held_memory &late, bool batch)
+{
+	bench b;
+	stream s(b.dev);
+	auto mem = std::make_unique<block>(b.dev, kind::device, late.size());
+	const usdma_copy_item item = {mem->data(), late.data(), late.size()};
+	usdma_stream *other;
+	usdma_event *e;
+	int err = 1;
+
+	WORKS(usdma_stream_create(b.dev, nullptr, &other));
+	WORKS(usdma_event_create(b.dev, 0, &e));
+	late.hold();
+	std::thread copier([&] {
+		err = batch ? usdma_copy_batch(s, &item, 1, nullptr) :
+			      usdma_copy_sync(b.dev, item.dst, item.src, item.len, long_ms);
+	});
+	late.wait_for_access();
+	assert_true(returns(late, [&] { WORKS(usdma_event_destroy(e)); }));
+	assert_true(returns(late, [&] { WORKS(usdma_stream_destroy(other)); }));
+	mem.reset();
+	block again(b.dev, kind::device, late.size());
+	WORKS(usdma_copy_sync(b.dev, again.data(), b.was.data(), late.size(), long_ms));
+	late.release();
+	copier.join();
+	assert_true(!err || err == -EFAULT);
+	WORKS(usdma_copy_sync(b.dev, b.plain.data(), again.data(), late.size(), long_ms));
+	assert_memory_equal(b.plain.data(), b.was.data(), late.size());
+}
+
+static void a_page_that_comes_late(void **)
+{
+	const held_memory late(64 * 1024);
+
+	hold_up(late, false);
+	hold_up(late, true);
+}
+
 /* The library's thread helps one copy at a time; it exits with the last device. */
 static void copies_of_many_threads(void **)
 {
@@ -362,6 +417,7 @@ int main()
 		cmocka_unit_test(unmapped_memory_is_an_error),
 		cmocka_unit_test(hole_in_a_long_copy_is_an_error),
 		cmocka_unit_test(a_signal_handler_probes_memory),
+		cmocka_unit_test(a_page_that_comes_late),
 		cmocka_unit_test(batch_stops_at_the_item_that_fails),
 		cmocka_unit_test(path_is_the_expected_one),
 		cmocka_unit_test(stream_order_holds),

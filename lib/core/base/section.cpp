@@ -63,7 +63,7 @@ section_record *fresh_record()
 
 	if (!r && !(r = static_cast<section_record *>(map_wiped(page))))
 		return nullptr;
-	records->fresh = reinterpret_cast<u64>(r + 1) % page ? r + 1 : nullptr;
+	records->fresh = reinterpret_cast<u64>(r) % page + 2 * sizeof(*r) <= page ? r + 1 : nullptr;
 	return new (r) section_record;
 }
 
@@ -126,23 +126,34 @@ int section_error()
 	return forked() ? -EPERM : -ENOMEM;
 }
 
-void section_pass()
+/* Acquire: accesses to a range that is held no more precede what follows. */
+static bool overlaps(const held_range &h, u64 first, u64 end)
 {
-	section_record *const r = thread_here()->joined;
+	const u64 h_end = load_acquire(&h.end);
 
-	/* Release: accesses inside the section that was left precede it. */
-	if (r && load_relaxed(&r->depth) == 1)
-		store_release(&r->passes, load_relaxed(&r->passes) + 1);
+	return load_acquire(&h.first) < end && first < h_end;
 }
 
-/* A section that the thread entered after a pass began after the caller's barrier: it sees the handle cleared. */
+bool section_holds(u64 first, u64 end)
+{
+	for (const section_record *r = load_acquire(&records->all); r; r = r->next)
+		for (const auto &both : r->held)
+			if (overlaps(both[0], first, end) || overlaps(both[1], first, end))
+				return true;
+	return false;
+}
+
+/* Acquire: the thread's accesses inside the section precede what follows. */
+static bool is_outside(const section_record *r)
+{
+	return load_acquire(&r->depth) <= 1;
+}
+
 static void wait_outside(const section_record *r)
 {
 	const timespec nap = {0, long(nap_ns)};
-	const u32 seen = load_acquire(&r->passes);
 
-	/* Acquire: the thread's accesses inside the section precede what follows. */
-	for (unsigned polls = 0; load_acquire(&r->depth) > 1 && load_acquire(&r->passes) == seen; polls++) {
+	for (unsigned polls = 0; !is_outside(r); polls++) {
 		if (polls < spin_polls)
 			cpu_relax();
 		else
@@ -177,19 +188,15 @@ void grace_begin()
 	if (is_alone())
 		return;
 	barrier_or_wait();
-	for (section_record *r = load_acquire(&records->all); r; r = r->next) {
-		if (r == thread_here()->joined || !load_acquire(&r->depth))
-			continue;
-		r->seen = load_acquire(&r->passes);
-		r->waited = 1;
-	}
+	for (section_record *r = load_acquire(&records->all); r; r = r->next)
+		if (r != thread_here()->joined && !is_outside(r))
+			r->waited = 1;
 }
 
 static bool has_left(const section_record *r)
 {
-	/* Acquire: as in wait_outside(). */
 	for (unsigned polls = 0; polls < few_polls; polls++, cpu_relax())
-		if (!load_acquire(&r->depth) || load_acquire(&r->passes) != r->seen)
+		if (is_outside(r))
 			return true;
 	return false;
 }

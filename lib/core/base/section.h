@@ -7,8 +7,9 @@
  * word with plain stores. A destroyer invalidates the object's handle, then waits for a grace period, until
  * each thread that was inside a section has left.
  *
- * Code inside a section must not block or wait for a grace period. A call that may block takes a count first
- * (guard.h) and leaves the section.
+ * Code inside a section must not block or wait for a grace period; so it does not access memory of the program, whose
+ * pages may have to come from a disk, a server or userfaultfd. A call that may block takes a count first (guard.h), or
+ * holds the memory (lib/core/memory/hold.h), and leaves the section.
  *
  * Pairing: a reader stores depth, then loads the handle; a destroyer clears the handle, then loads depth. Each
  * needs a full barrier in between; the destroyer's membarrier replaces the reader's (asym_barrier.h).
@@ -22,6 +23,13 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
+/* A range of keys; empty: end is 0. Atomic. */
+struct held_range {
+	u64 first = 0, end = 0;
+};
+/* By one thread at a time: rows, a copy, one of memory that was unregistered meanwhile, a piece or a gate. */
+inline constexpr unsigned hold_most = 4;
+
 /*
  * One a thread, on its own cache line; never freed, reused by later threads. In memory that is zeros in a child of
  * fork: there, too, a section finds a depth of 0.
@@ -30,10 +38,10 @@ struct alignas(64) section_record {
 	u32 depth = 1;  /* 1 + nesting depth; written by its thread only */
 	u32 fences = 0; /* no membarrier: the reader uses full barriers (section_enter()) */
 	u32 taken = 0;  /* in use by a thread; under the list's lock */
-	u32 passes = 0; /* section_pass() */
-	u32 waited = 0; /* grace_over() waits for it; by the caller of that, as is the next */
-	u32 seen = 0;   /* passes at grace_begin() */
+	u32 waited = 0; /* grace_over() waits for it; by the caller of that */
 	section_record *next = nullptr;
+	u32 holds = 0;
+	held_range held[hold_most][2]; /* memory_hold */
 };
 
 /* Slow path: no record yet, one with fences, or a child of fork. nullptr: -EPERM in a child of fork, or -ENOMEM; error
@@ -77,11 +85,8 @@ private:
 	section_record *const r_;
 };
 
-/*
- * Between two sections of a long operation, which leaves one and enters the next at once: a grace_wait() that polls
- * does not miss it.
- */
-void section_pass();
+/* A thread holds a part of this range. */
+bool section_holds(u64 first, u64 end);
 
 /* Returns when every section entered before has been left. Must not be called inside one. */
 void grace_wait();

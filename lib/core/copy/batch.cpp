@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches of copies: one lock and one doorbell a group. Items that continue the one before share its request. */
-#include "lib/core/base/section.h"
 #include "lib/core/check/race.h"
 #include "lib/core/copy/internal.h"
 
@@ -11,7 +10,7 @@ namespace usdma::core {
 static constexpr size_t group = 32;        /* requests a group */
 static constexpr size_t group_items = 128; /* so that the engine starts early */
 static constexpr u64 merged_most = MiB;
-/* Copies by the CPU in one read section. */
+/* Copies by the CPU at once. */
 static constexpr u64 cpu_group_bytes = MiB;
 static constexpr size_t cpu_group_most = 1024;
 
@@ -163,7 +162,6 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	while (k < n && total < cpu_group_bytes)
 		total += std::min(items[k++].len, cpu_group_bytes);
 	*done = copy_group_by_cpu(items, k, total, expected);
-	section_pass();
 	return 0;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies that the engine cannot do directly: pageable memory through staging buffers, and between devices. */
-#include "lib/core/base/section.h"
 #include "lib/core/copy/internal.h"
 
 #include "driver/base/cancel.h"
@@ -284,17 +283,33 @@ static int move_by_engine(const endpoints &e, u8 *dst, const u8 *src, u64 len, d
 						  move_between(e, dst, src, len, until);
 }
 
+/*
+ * Holds both sides for a copy, so that what is freed meanwhile does not become other memory at the same address.
+ * Unregistered memory is what it is now.
+ */
+static int hold_sides(memory_hold *held, endpoints *e, const void *dst, const void *src)
+{
+	int err;
+
+	while ((err = held->take(e->dst, e->src)) == stale && (err = check_freed(*e)) == stale)
+		*e = translate_both(dst, src);
+	return err;
+}
+
 /* Copies between any memory; synchronous, except on -ETIMEDOUT. */
-static int move(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
+static int move(endpoints e, void *dst, const void *src, u64 len, deadline until)
 {
 	const copy_item one = {dst, src, len};
 	u8 *const to = static_cast<u8 *>(dst);
 	const u8 *const from = static_cast<const u8 *>(src);
+	memory_hold held;
 	int err;
 
 	if (is_pageable(e) && copy_group_by_cpu(&one, 1, len, nullptr))
 		return 0;
-	err = check_device_sides(e, dst, src, len);
+	err = hold_sides(&held, &e, dst, src);
+	if (!err)
+		err = check_device_sides(e, dst, src, len);
 	if (!err)
 		err = check_writable(e.dst, dst);
 	if (err || !len)
@@ -350,7 +365,11 @@ int copy_staged(stream *s, void *dst, const void *src, u64 len)
 	err = host_alloc(len, -1, &mem, s->dev);
 	if (err)
 		return err;
-	err = touch({src, len}, {}, [&] { memcpy(mem, src, len); });
+	endpoints e = translate_both(dst, src);
+	memory_hold held;
+	err = hold_sides(&held, &e, dst, src);
+	if (!err)
+		err = touch({src, len}, {}, [&] { memcpy(mem, src, len); });
 	if (!err)
 		err = copy_direct(s, translate_both(dst, mem), dst, mem, len);
 	/* Deferred by host_free() until the engine has done the copy. */
@@ -408,9 +427,7 @@ static u64 rows_by_cpu(const copy_rect &c, u64 first)
 
 		rows[i] = {r.dst, r.src, r.width};
 	}
-	const u64 done = copy_group_by_cpu(rows, n, c.width * c.height, nullptr);
-	section_pass();
-	return done;
+	return copy_group_by_cpu(rows, n, c.width * c.height, nullptr);
 }
 
 static int move_each_row(const endpoints &e, const copy_rect &c, deadline until)
@@ -432,11 +449,14 @@ static int move_each_row(const endpoints &e, const copy_rect &c, deadline until)
 	return err;
 }
 
-static int move_rows(const endpoints &e, const copy_rect &c, deadline until)
+static int move_rows(endpoints e, const copy_rect &c, deadline until)
 {
 	const u64 rows = config_get().bounce_chunk / c.width;
-	int err = check_writable(e.dst, c.dst);
+	memory_hold held;
+	int err = hold_sides(&held, &e, c.dst, c.src);
 
+	if (!err)
+		err = check_writable(e.dst, c.dst);
 	if (err)
 		return err;
 	if (!rows || is_host(e.dst) == is_host(e.src) || is_by_cpu(e))

@@ -74,7 +74,7 @@ int reach_peer(device *dev, translation *p)
 	for (size_t i = 0; i < found.n; i++) {
 		const translation &p = found.all[i];
 
-		if (p.kind != region_kind::registered && !is_current(p))
+		if (p.reg && p.kind != region_kind::registered && !is_current(p))
 			return fail(EFAULT, "the memory at 0x%" PRIx64 " was freed or unmapped while the call used it",
 				    p.base);
 	}

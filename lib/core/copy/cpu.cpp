@@ -6,7 +6,6 @@
 #include "driver/base/cpu.h"
 #include "driver/copy/copy.h"
 #include "driver/copy/unordered.h"
-#include "lib/core/base/section.h"
 #include "lib/core/check/race.h"
 #include "lib/core/copy/helper.h"
 #include "lib/core/copy/mapped.h"
@@ -15,31 +14,47 @@
 #include "lib/core/stream/guard.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace usdma::core {
 
-/* Bytes copied inside one read section: closing a device waits for that. */
+/* Bytes looked up, and held, at once. */
 static constexpr u64 piece_most = MiB;
 /* Shorter pieces fault in the pages that they access, not those around them. */
 static constexpr u64 touch_from = 16 * KiB;
 
-/* The memory of a device as the CPU has it mapped; inside a read section. */
+/* The memory of a device as the CPU has it mapped; the device is in use meanwhile. */
 struct cpu_view {
 	device *dev = nullptr;
 	memory_view mem = {};
+
+	cpu_view() = default;
+	cpu_view(const cpu_view &) = delete;
+	~cpu_view() { leave(); }
+	void leave()
+	{
+		if (dev)
+			device_leave(std::exchange(dev, nullptr));
+	}
 };
 
 /* False: use the engine. On a real BAR loads are uncached, and only short copies gain from stores. */
+static bool is_viewed(const device *dev, bool load, bool is_short)
+{
+	return !dev->lost() && dev->timing == check_timing::plain &&
+	       (dev->cpu_copies || (is_short && (!load || dev->bar_cached)));
+}
+
 static bool view_device(cpu_view *v, unsigned slot, bool load, bool is_short)
 {
-	device *const dev = device_peek(slot);
-
-	if (!dev || dev->lost() || dev->timing != check_timing::plain)
-		return false;
-	if (!dev->cpu_copies && (!is_short || (load && !dev->bar_cached)))
-		return false;
-	v->mem = device_memory(dev);
-	v->dev = v->mem.cpu ? dev : nullptr;
+	v->leave();
+	v->dev = device_enter(slot);
+	if (v->dev && is_viewed(v->dev, load, is_short))
+		v->mem = device_memory(v->dev);
+	else
+		v->mem = {};
+	if (!v->mem.cpu)
+		v->leave();
 	return v->dev;
 }
 
@@ -56,26 +71,27 @@ static u8 *in_view(const cpu_view &v, const translation &p, u64 len, u64 total)
 }
 
 /* CPU mapping of len bytes of device memory, a part of total; nullptr: use the engine. */
-static u8 *cpu_mapping(const translation &p, u64 len, u64 total, bool load)
+static u8 *cpu_mapping(cpu_view *v, const translation &p, u64 len, u64 total, bool load)
 {
 	const bool is_short = total <= config_get().direct_store_max;
-	cpu_view v;
 
-	return view_device(&v, p.slot, load, is_short) ? in_view(v, p, len, total) : nullptr;
+	return view_device(v, p.slot, load, is_short) ? in_view(*v, p, len, total) : nullptr;
 }
 
-/* total: bytes of the whole copy, which select the routine. 1: not possible, nothing was done. */
+/* total: bytes of the whole copy, which select the routine. 1: not possible, nothing was done; stale. */
 static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 total)
 {
 	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
-	const read_section in; /* keeps the mapping valid */
+	cpu_view dst_view, src_view;
+	memory_hold held;
 
-	if (!in)
-		return 1;
-	u8 *const to = is_host(e.dst) ? dst : cpu_mapping(e.dst, n, total, false);
-	const u8 *const from = is_host(e.src) ? src : cpu_mapping(e.src, n, total, true);
+	u8 *const to = is_host(e.dst) ? dst : cpu_mapping(&dst_view, e.dst, n, total, false);
+	const u8 *const from = is_host(e.src) ? src : cpu_mapping(&src_view, e.src, n, total, true);
 	if (!to || !from)
 		return 1;
+	/* After the devices: a region that is still there belongs to them. */
+	if (const int err = held.take(e.dst, e.src))
+		return err;
 	return touch({to, n}, {from, n}, [&] {
 		if (n <= t.small_max)
 			memmove(to, from, n);
@@ -88,20 +104,20 @@ static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 tot
 ssize_t fill_mapped(void *dst, u64 len, mapped_fill fill, void *arg)
 {
 	const translation p = translate(dst);
-	const read_section in;
 	u64 n = std::min(len, piece_most);
+	memory_hold held;
+	cpu_view v;
 
-	if (!in || race_on() || p.flags & region_readonly)
+	if (race_on() || p.flags & region_readonly)
 		return -EAGAIN;
 	if (p.size)
 		n = std::min(n, left_in(p, reinterpret_cast<u64>(dst)));
 	else if (!is_host(p))
 		return -EAGAIN;
-	cpu_view v;
 	u8 *to = static_cast<u8 *>(dst);
 	if (!is_host(p))
 		to = view_device(&v, p.slot, false, false) ? in_view(v, p, n, len) : nullptr;
-	return to ? fill(arg, to, n) : -EAGAIN;
+	return to && !held.take(p) ? fill(arg, to, n) : -EAGAIN;
 }
 
 /* A copy of any length. */
@@ -133,10 +149,12 @@ static int copy_range(const cpu_copy &c, u64 from, u64 to)
 		const endpoints e = translate_both(dst, src);
 		const u64 n = piece_of(e, dst, src, to - from);
 
-		if (const int err = n ? copy_piece(e, dst, src, n, c.len) : 1)
+		int err = n ? copy_piece(e, dst, src, n, c.len) : 1;
+		if (err == stale)
+			err = check_freed(e);
+		if (err && err != stale)
 			return err;
-		section_pass();
-		from += n;
+		from += err ? 0 : n;
 	}
 	return 0;
 }
@@ -188,7 +206,21 @@ struct cpu_group {
 	const copy_tuning &tuning;
 	u64 total;
 	copy_fn copy = nullptr; /* for what is not small; chosen at the first such copy */
-	cpu_view view;          /* of the last item's device */
+	cpu_view view = {};     /* of the last item's device */
+	memory_hold held = {};
+	const region *held_region = nullptr;
+	u32 held_number = 0;
+
+	/* Device memory of the item; mostly that of the one before. */
+	bool hold(const translation &p)
+	{
+		if (held_region == p.reg && held_number == p.number)
+			return true;
+		const bool done = !held.take(p);
+		held_region = done ? p.reg : nullptr;
+		held_number = p.number;
+		return done;
+	}
 };
 
 /* One side is device memory, the other one pageable. */
@@ -231,7 +263,7 @@ static bool copy_item_in_group(cpu_group *g, const copy_item &i, page_guard &gua
 	if ((!g->view.dev || g->view.dev->slot != mem.slot) && !view_device(&g->view, mem.slot, !in, false))
 		return false;
 	u8 *const at = in_view(g->view, mem, i.len, i.len);
-	if (!at)
+	if (!at || !g->hold(mem))
 		return false;
 	guard.cover({at, i.len}, {in ? i.src : i.dst, i.len});
 	copy_in_group(g, in ? at : static_cast<u8 *>(i.dst), in ? static_cast<const u8 *>(i.src) : at, i.len);
@@ -257,9 +289,8 @@ size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const side
 	cpu_group g = {expected, copy_for_cpu(config_get().copy_rows), total};
 	volatile size_t done = 0;
 	const void *bad;
-	const read_section in;
 
-	if (!in || race_on())
+	if (race_on())
 		return 0;
 	/* A fault stops the group at its item. */
 	page_guarded(

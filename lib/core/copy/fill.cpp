@@ -25,7 +25,7 @@ int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
 		return err;
 	if (race_on())
 		check_fill(p, len);
-	return touch({dst, len}, {}, [&] {
+	return touch_held({p, p}, {dst, len}, {}, [&] {
 		if (size == 1)
 			memset(dst, int(pattern & 0xff), len);
 		for (u64 off = 0; size > 1 && off + size <= len; off += size)

@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/copy/copy.h"
+#include "lib/core/memory/hold.h"
 
 #include <cinttypes>
 
@@ -29,7 +30,7 @@ int copy_2d_rows(stream *s, const endpoints &e, const copy_rect &c, deadline unt
 int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until);
 /*
  * Copies the first of n items by the CPU, in order, and returns how many: those between pageable and device memory. The
- * next one takes another path, which also finds its error. One read section: closing a device waits for all of them.
+ * next one takes another path, which also finds its error.
  * total: bytes of the whole operation, which select the routine.
  */
 size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const sides *expected);
@@ -43,12 +44,29 @@ inline bool is_host(const translation &p)
 	return p.cls != mem_class::device;
 }
 
+/* After stale: -EFAULT: some of it was freed. */
+int check_freed(const endpoints &e);
+
 /* Runs f, which accesses two ranges that may be memory of the caller, and unmapped: -EFAULT. */
 template <class F> int touch(guarded_range a, guarded_range b, const F &f)
 {
 	const void *bad;
 
 	return page_guarded(a, b, f, &bad) ? 0 : fail(EFAULT, "the memory at %p cannot be read or written", bad);
+}
+
+/*
+ * As touch(), for what was looked up and, if the library owns it, is not reused meanwhile. -EFAULT also: it was freed.
+ */
+template <class F> int touch_held(const endpoints &e, guarded_range a, guarded_range b, const F &f)
+{
+	memory_hold held;
+	int err = held.take(e.dst, e.src);
+
+	if (err == stale)
+		err = check_freed(e);
+	/* What was unregistered is the program's own. */
+	return err < 0 ? err : touch(a, b, f);
 }
 
 /* CPU copies honour USDMA_REGISTER_READ_ONLY, as devices do. */
@@ -75,8 +93,6 @@ int reach_peer(device *dev, translation *p);
 /* Translates len bytes at p for the stream's engine. */
 int reachable(stream *s, const void *p, u64 len, const char *which, translation *out);
 
-/* After stale: -EFAULT: some of it was freed. */
-int check_freed(const endpoints &e);
 /*
  * As stream_submit(). stale: memory was unregistered, and is looked up once more, as for a call made later. What was
  * freed is an error instead: its address may be that of other memory.

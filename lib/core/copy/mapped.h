@@ -8,7 +8,7 @@
 
 namespace usdma::core {
 
-/* Stores up to n bytes at `at`, without waiting; their number, or -errno. Runs inside a read section. */
+/* Stores up to n bytes at `at`, which is held; their number, or -errno. */
 using mapped_fill = ssize_t (*)(void *arg, u8 *at, u64 n);
 
 /*

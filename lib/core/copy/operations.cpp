@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations other than copies: one request, or several as the engine's limit requires. */
-#include "lib/core/base/section.h"
 #include "lib/core/copy/internal.h"
+#include "lib/core/stream/guard.h"
 
 namespace usdma::core {
 
@@ -80,11 +80,11 @@ int write_value_async(stream *s, void *dst, u64 value)
 	});
 }
 
-static bool cpu_can_access(const void *addr)
+static bool cpu_can_access(const translation &p, const void *addr)
 {
-	const read_section in;
+	const slot_guard dev(p.cls == mem_class::device ? p.slot : max_devices);
 
-	return in && word_view(addr);
+	return word_view(p, addr, dev.get());
 }
 
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
@@ -97,7 +97,7 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 		return fail(EINVAL, "value address %p is not 8-byte aligned", addr);
 	/* In a shared ring a WAIT would block the other streams, perhaps the one that is to store the value. */
 	if (!s->ln->exclusive)
-		return cpu_can_access(addr) ?
+		return cpu_can_access(translate(addr), addr) ?
 			       stream_wait_memory(s, addr, cmp, value) :
 			       fail(EOPNOTSUPP,
 				    "the CPU cannot access the value %p, and the stream shares its channel: destroy "

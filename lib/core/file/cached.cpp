@@ -6,7 +6,6 @@
 #include "lib/core/file/internal.h"
 
 #include "driver/base/error.h"
-#include "lib/core/base/section.h"
 #include "lib/core/copy/helper.h"
 #include "lib/core/copy/mapped.h"
 #include "lib/core/stream/guard.h"
@@ -164,8 +163,7 @@ static ssize_t read_part(file *f, void *mem, u64 offset, u64 len)
 	if (!dev || dev->lost())
 		return -EAGAIN;
 	const ssize_t n = fill_mapped(mem, len, read_now, &c);
-	/* A long read has many parts. */
-	section_pass();
+
 	return n == 0 && len && !is_past_end(c) ? -EAGAIN : n;
 }
 

@@ -622,14 +622,11 @@ int peer_translate(device *dev, translation *p)
 	return err;
 }
 
-const u64 *word_view(const void *addr)
+const u64 *word_view(const translation &p, const void *addr, device *dev)
 {
-	const translation p = translate(addr);
-	device *dev = p.cls == mem_class::device && p.size ? device_peek(p.slot) : nullptr;
-
 	if (p.cls == mem_class::host)
 		return static_cast<const u64 *>(addr);
-	if (!dev || !dev->heap)
+	if (p.cls != mem_class::device || !p.size || !dev || !dev->heap)
 		return nullptr;
 	const memory_view v = device_memory(dev);
 	/* Not for a region that maps other memory than the device's own. */

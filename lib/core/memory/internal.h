@@ -185,6 +185,7 @@ struct memory_state {
 	u64 reap_ns = 0;       /* when to check those again */
 	/* By what may access them: the device of a slot, or [max_devices] all that are not isolated. */
 	deferred_list deferred[max_devices + 1];
+	deferred_list held;              /* passed, but the CPU accesses it (hold.h) */
 	deferred_list retained;          /* passed, but a lost device that is closed may still write there */
 	deferred_list spare;             /* one for each block that may be freed, so that freeing needs no memory */
 	size_t deferred_count = 0;       /* in deferred; atomic */

@@ -116,6 +116,9 @@ inline bool is_current(const translation &p)
 	return now.reg == p.reg && now.number == p.number;
 }
 
+/* Neither 0 nor -errno: memory was freed or unregistered since it was looked up. */
+inline constexpr int stale = 2;
+
 /* What was looked up for requests, all of it since the generation was read. */
 struct lookups {
 	u64 generation;
@@ -191,8 +194,8 @@ struct memory_view {
 	u8 *cpu; /* CPU mapping of offset 0; nullptr: none */
 };
 memory_view device_memory(device *dev);
-/* CPU mapping of a word, inside a read section; nullptr: not mapped, or memory freed. */
-const u64 *word_view(const void *addr);
+/* CPU mapping of the word that was looked up, while its device (nullptr: host memory) is in use; nullptr: none. */
+const u64 *word_view(const translation &p, const void *addr, device *dev);
 
 /*
  * Translates another device's memory for dev's engine: changes p's dma, space and reach. -EXDEV: not

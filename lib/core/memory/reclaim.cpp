@@ -201,6 +201,27 @@ static unsigned list_of(const deferred_free &item)
 	return reach & reach_common ? max_devices : unsigned(__builtin_ctz(reach));
 }
 
+static bool is_held(bool host, unsigned slot, u64 dma, u64 size)
+{
+	const u64 first = race_key(host, slot, dma);
+
+	return section_holds(first, first + size);
+}
+
+/* By a copy of the CPU, which began before. */
+static bool is_held(const deferred_free &item)
+{
+	const device_heap *h = item.what == deferred_free::device_block ? heap_of(item.dev) : nullptr;
+	const dma_range *sp = reach_of(item);
+
+	if (h)
+		return is_held(h->space == dma::space::host, item.dev->slot, h->dma + item.offset,
+			       h->blocks.size_at(item.offset));
+	if (item.what == deferred_free::arena_block)
+		return is_held(true, 0, sp->iova + item.offset, item.from->blocks.size_at(item.offset));
+	return sp && is_held(true, 0, sp->iova, sp->size);
+}
+
 static bool is_of_list(const device *dev, unsigned list)
 {
 	return list == max_devices ? !dev->isolated() : dev->slot == list;
@@ -278,6 +299,36 @@ static bool is_written_by_lost(const deferred_free &item)
 	return sp && sp->mapped_by_lost;
 }
 
+/* Calls fn for each item, which is taken out if that returns true. */
+template <class F> static size_t list_filter(deferred_list *list, const F &fn)
+{
+	deferred_list all = *list;
+	size_t taken = 0;
+
+	*list = {};
+	while (all.first) {
+		deferred_free *const item = all.take();
+
+		if (fn(item))
+			taken++;
+		else
+			list->add(item);
+	}
+	return taken;
+}
+
+/* It has passed. One that a lost device may write must not hold up the others. */
+static void release(deferred_free *item)
+{
+	memory_state &m = mem_state();
+
+	store_relaxed(&m.deferred_count, m.deferred_count - 1);
+	if (is_written_by_lost(*item))
+		m.retained.add(item);
+	else
+		complete_free(item);
+}
+
 static void list_run(unsigned i)
 {
 	memory_state &m = mem_state();
@@ -286,13 +337,27 @@ static void list_run(unsigned i)
 	while (list.first && list.first->serial <= m.graced && !find_behind(i, list.first->serial)) {
 		deferred_free *const item = list.take();
 
-		store_relaxed(&m.deferred_count, m.deferred_count - 1);
-		/* Must not hold up the others. */
-		if (is_written_by_lost(*item))
-			m.retained.add(item);
+		/* Nor may one that the CPU accesses. */
+		if (is_held(*item))
+			m.held.add(item);
 		else
-			complete_free(item);
+			release(item);
 	}
+}
+
+/* What the CPU accessed when it passed. */
+static void held_run()
+{
+	deferred_list over;
+
+	list_filter(&mem_state().held, [&over](deferred_free *item) {
+		if (is_held(*item))
+			return false;
+		over.add(item);
+		return true;
+	});
+	while (over.first)
+		release(over.take());
 }
 
 /* ---- for calls that need not run the lists ---------------------------------------------------------------- */
@@ -303,6 +368,8 @@ static const device *find_blocker()
 	const memory_state &m = mem_state();
 	const device *found = nullptr;
 
+	if (m.held.first)
+		return nullptr;
 	for (unsigned i = 0; i <= max_devices; i++) {
 		if (!m.deferred[i].first)
 			continue;
@@ -357,6 +424,7 @@ static void lists_run()
 	for (device *dev : m.attached)
 		if (dev)
 			device_advance(dev);
+	held_run();
 	for (unsigned i = 0; i <= max_devices; i++)
 		list_run(i);
 	note_blocker();
@@ -395,24 +463,6 @@ u64 deferred_first(const device *dev)
 	return first;
 }
 
-/* Calls fn for each item, which is taken out if that returns true. */
-template <class F> static size_t list_filter(deferred_list *list, const F &fn)
-{
-	deferred_list all = *list;
-	size_t taken = 0;
-
-	*list = {};
-	while (all.first) {
-		deferred_free *const item = all.take();
-
-		if (fn(item))
-			taken++;
-		else
-			list->add(item);
-	}
-	return taken;
-}
-
 /* Drops the items of a device's heap. */
 static void deferred_forget(device *dev)
 {
@@ -424,8 +474,8 @@ static void deferred_forget(device *dev)
 		return true;
 	};
 
-	for (unsigned list : {dev->slot, max_devices})
-		store_relaxed(&m.deferred_count, m.deferred_count - list_filter(&m.deferred[list], drop));
+	for (deferred_list *list : {&m.deferred[dev->slot], &m.deferred[max_devices], &m.held})
+		store_relaxed(&m.deferred_count, m.deferred_count - list_filter(list, drop));
 	list_filter(&m.retained, drop);
 }
 

@@ -5,6 +5,7 @@
 #include "driver/base/madvise.h"
 #include "driver/base/memory_limit.h"
 #include "driver/base/page_guard.h"
+#include "lib/core/memory/hold.h"
 #include "lib/core/memory/internal.h"
 #include "lib/core/memory/retire.h"
 #include "lib/core/base/section.h"
@@ -323,8 +324,11 @@ static int unregister(void *ptr, deadline until)
 		err = take_out(ptr, &r);
 	if (err)
 		return err;
-	/* Wait for gates that read a word there, and for what readers post. */
+	/* Wait for what readers post. */
 	grace_wait();
+	/* Copies by the CPU, and gates that read a word there, end first; longer ones go on as of unregistered memory.
+	 */
+	hold_wait(*r, until);
 	/* Let earlier work end first: after the return the caller owns the memory. */
 	uses_await({ptr, {r->base + r->delta, r->size}}, r->reach, until);
 	return revoke(r);

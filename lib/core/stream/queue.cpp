@@ -8,7 +8,9 @@
 #include "driver/base/log.h"
 #include "driver/base/page_guard.h"
 #include "lib/core/base/section.h"
+#include "lib/core/memory/hold.h"
 #include "lib/core/queue/wait.h"
+#include "lib/core/stream/guard.h"
 
 #include <new>
 
@@ -437,19 +439,18 @@ static int word_check(void *arg)
 	return compare_word(*g, static_cast<const u64 *>(g->addr));
 }
 
-/*
- * Translated each time inside a read section: freeing the memory first invalidates the translation, then waits
- * for read sections.
- */
+/* Looked up each time, as the memory may be freed. */
 static int memory_check(void *arg)
 {
 	const auto *g = static_cast<const word_gate *>(arg);
-	const read_section in;
-	const u64 *word = in ? word_view(g->addr) : nullptr;
+	const translation p = translate(g->addr);
+	const slot_guard dev(p.cls == mem_class::device ? p.slot : max_devices);
+	const u64 *word = word_view(p, g->addr, dev.get());
+	memory_hold held;
 
-	if (!in)
-		return 0;
-	return word ? compare_word(*g, word) : -EFAULT;
+	if (!word)
+		return -EFAULT;
+	return held.take(p) ? 0 : compare_word(*g, word);
 }
 
 static void word_release(void *arg)

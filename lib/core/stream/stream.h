@@ -220,7 +220,6 @@ int streams_reap(device *dev);
  * access memory that the caller owns. stale: some of that was freed or unregistered since, before the rest was in the
  * ring or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0.
  */
-inline constexpr int stale = 1;
 int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *found, size_t *posted = nullptr);
 /*
  * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never

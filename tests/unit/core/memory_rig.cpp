@@ -96,7 +96,10 @@ static int open(unsigned, device **)
 	return -ENODEV;
 }
 
-static void close(device *) {}
+static int close(device *)
+{
+	return 0;
+}
 
 static u64 gated_last()
 {

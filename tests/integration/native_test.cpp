@@ -359,6 +359,7 @@ static void log_callback(void **)
 /* Eight synchronous copies at once, on a device that is slow enough: later streams have the channels. */
 static void synchronous_copies_keep_no_channel(void **)
 {
+	static constexpr size_t len = 64 * 1024; /* more than the CPU copies by itself */
 	static constexpr unsigned threads = 8, idle = 2;
 	usdma_device_stats st = {};
 	usdma_device *dev;
@@ -366,13 +367,14 @@ static void synchronous_copies_keep_no_channel(void **)
 	st.struct_size = sizeof(st);
 	WORKS(usdma_open("sim:mem=16M:engines=1:channels=8:latency=10000", &dev));
 	{
-		block mem(dev, kind::device, threads), host(dev, kind::pinned, threads);
+		block mem(dev, kind::device, threads * len), host(dev, kind::pinned, threads * len);
 		std::vector<std::thread> all;
 		std::atomic<int> failed = 0;
 
 		for (unsigned i = 0; i < threads; i++)
 			all.emplace_back([&, i] {
-				failed += usdma_copy_sync(dev, mem.data() + i, host.data() + i, 1, long_ms) != 0;
+				failed += usdma_copy_sync(dev, mem.data() + i * len, host.data() + i * len, len,
+							  long_ms) != 0;
 			});
 		for (std::thread &t : all)
 			t.join();

@@ -1402,8 +1402,9 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *p
 /*
  * Maps the memory of another process for the device of the thread's context; imports of a key for one device have one
  * address and are counted, another device gets its own. Unmap it with aclrtIpcMemClose. Both processes must be in one
- * pid namespace with its /proc mounted: otherwise 207000, and the text says which is missing. flags 0, or 1: also
- * enable peer access. 100000: NULL; 107000: flags, or no such key; 107002; 207006: this process is not permitted;
+ * pid namespace with its /proc mounted and readable: otherwise 207000, and the text says which is missing. flags 0, or
+ * 1: also enable peer access. 100000: NULL; 107000: flags, or no such key; 107002; 207006: this process is not
+ * permitted, or the exporter is not dumpable (setuid, a file capability) or has more capabilities, as the text says;
  * 207001: cannot be mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);

@@ -24,25 +24,36 @@ int device_memory_fd(device *dev, u64 *offset)
 	return h->pool->fd;
 }
 
-int device_export(device *dev, u64 block, u32 *closed)
+/* Allocated before the lock is taken. */
+static int add_export(device *dev, u64 block, export_map *fresh)
 {
 	memory_state &m = mem_state();
 	std::lock_guard guard(m.lock);
 
 	if (!heap_of(dev)->blocks.size_at(block))
-		return fail(ENOENT, "device %u has no memory at offset %#llx", dev->slot,
-			    static_cast<unsigned long long>(block));
-	exported_block *b = try_emplace(m.exports, std::pair<const device *, u64>(dev, block));
-	if (b && b->freed)
-		return fail(ENOENT, "the device memory at offset %#llx of device %u was freed",
-			    static_cast<unsigned long long>(block), dev->slot);
-	if (!b || (closed && !try_push(b->closed, closed)))
-		return no_memory("the list of exported memory");
-	b->dev = dev;
+		return fail(ENOENT, "device %u has no memory at offset %#llx", dev->slot, ull(block));
+	/* What is exported already stays in fresh. */
+	m.exports.merge(*fresh);
+	exported_block &b = m.exports.find({dev, block})->second;
+	if (b.freed)
+		return fail(ENOENT, "the device memory at offset %#llx of device %u was freed", ull(block), dev->slot);
+	if (!fresh->empty())
+		b.closed.splice(b.closed.end(), fresh->begin()->second.closed);
 	if (race_on())
 		race_written(race_key(heap_of(dev)->space == dma::space::host, dev->slot, heap_of(dev)->dma + block),
 			     heap_of(dev)->blocks.size_at(block));
 	return 0;
+}
+
+int device_export(device *dev, u64 block, u32 *closed)
+{
+	export_map fresh;
+	exported_block *b = try_emplace(fresh, std::pair<const device *, u64>(dev, block));
+
+	if (!b || (closed && !try_push(b->closed, closed)))
+		return no_memory("the list of exported memory");
+	b->dev = dev;
+	return add_export(dev, block, &fresh);
 }
 
 void device_unexport(const device *dev, u64 block, const u32 *closed)

@@ -33,6 +33,7 @@
 #include "lib/core/memory/heap.h"
 #include "lib/core/memory/memory.h"
 
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -162,9 +163,11 @@ struct deferred_list {
 /* A block of device memory that was exported. */
 struct exported_block {
 	device *dev = nullptr;
-	std::vector<u32 *> closed; /* words of its exports */
-	bool freed = false;        /* and not reused, as it is imported */
+	std::list<u32 *> closed; /* words of its exports */
+	bool freed = false;      /* and not reused, as it is imported */
 };
+
+using export_map = std::map<std::pair<const device *, u64>, exported_block>;
 
 struct memory_state {
 	std::mutex lock;
@@ -178,11 +181,11 @@ struct memory_state {
 	bool iovas_ready = false;
 	std::map<u64, dma_range> ranges; /* by IOVA */
 	std::map<arena *, std::unique_ptr<arena>> arenas;
-	std::map<u64, pinned_registration> over_pinned;                   /* by address */
-	std::map<std::pair<const device *, u64>, exported_block> exports; /* by device and offset */
-	size_t exports_held = 0;                                          /* of them freed */
-	u32 exports_ended = 0; /* some were closed since exports_report(); atomic */
-	u64 reap_ns = 0;       /* when to check those again */
+	std::map<u64, pinned_registration> over_pinned; /* by address */
+	export_map exports;                             /* by device and offset */
+	size_t exports_held = 0;                        /* of them freed */
+	u32 exports_ended = 0;                          /* some were closed since exports_report(); atomic */
+	u64 reap_ns = 0;                                /* when to check those again */
 	/* By what may access them: the device of a slot, or [max_devices] all that are not isolated. */
 	deferred_list deferred[max_devices + 1];
 	deferred_list held;              /* passed, but the CPU accesses it (hold.h) */

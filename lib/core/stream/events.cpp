@@ -9,6 +9,7 @@
 #include "lib/core/queue/wait.h"
 
 #include <new>
+#include <utility>
 
 namespace usdma::core {
 
@@ -102,19 +103,46 @@ static void replace_latest(event *e, record *r)
 	record_unref(r);
 }
 
+/* With the lock held. */
+static record *future_in(const event *e)
+{
+	return e->rec && e->rec->hidden == record::by_future ? e->rec : nullptr;
+}
+
+/* *stamp: taken over. */
+static record *claim_with(event *e, const stream *s, u64 **stamp)
+{
+	std::lock_guard guard(e->lock);
+	record *r = future_in(e);
+
+	if (!r)
+		return nullptr;
+	r->stamp = std::exchange(*stamp, nullptr);
+	r->hidden = s->order ? record::by_check : record::seen;
+	record_ref(r);
+	return r;
+}
+
+static bool has_future(event *e)
+{
+	std::lock_guard guard(e->lock);
+
+	return future_in(e);
+}
+
 /* Takes the placeholder that waits already hold, to be recorded now. *out null: there is none. */
 static int claim_future(event *e, const stream *s, record **out)
 {
-	std::lock_guard guard(e->lock);
-	record *r = e->rec && e->rec->hidden == record::by_future ? e->rec : nullptr;
+	u64 *stamp = nullptr;
 
-	*out = r;
-	if (!r)
+	*out = nullptr;
+	if (!has_future(e))
 		return 0;
-	if (e->flags & event_timing && record_time(r, s->dev))
+	if (e->flags & event_timing && !(stamp = stamp_get(s->dev)))
 		return fail_in(-ENOMEM, "an event's record");
-	r->hidden = s->order ? record::by_check : record::seen;
-	record_ref(r);
+	*out = claim_with(e, s, &stamp);
+	/* Another thread has recorded it meanwhile. */
+	stamp_put(stamp);
 	return 0;
 }
 
@@ -342,20 +370,29 @@ int event_time_ns(event *e, u64 *out)
 
 /* ---- waiting by streams ------------------------------------------------------------------------------ */
 
-/* For a wait before any record: a placeholder for the first event_record(). */
-static record *future_of(event *e)
+/* The record of the event; if there is none, *made, which is taken over. */
+static record *record_or(event *e, record **made)
 {
 	std::lock_guard guard(e->lock);
 
-	if (!e->rec) {
-		/* Its time-stamp word is allocated when it is recorded. */
-		e->rec = record_new(nullptr);
-		if (!e->rec)
-			return nullptr;
-		e->rec->hidden = record::by_future;
-	}
-	record_ref(e->rec);
+	if (!e->rec)
+		e->rec = std::exchange(*made, nullptr);
+	if (e->rec)
+		record_ref(e->rec);
 	return e->rec;
+}
+
+/* For a wait before any record: a placeholder for the first event_record(), where its time-stamp word is allocated. */
+static record *future_of(event *e)
+{
+	record *made = nullptr, *r = record_or(e, &made);
+
+	if (r || !(made = record_new(nullptr)))
+		return r;
+	made->hidden = record::by_future;
+	r = record_or(e, &made);
+	record_unref(made);
+	return r;
 }
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Records: the position in a ring at which an event is reached, and the pinned words for time stamps. */
-#include "driver/base/grow.h"
+#include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/task.h"
@@ -14,14 +14,15 @@ namespace usdma::core {
 
 /* A released word to which a TIMESTAMP request in a ring may still store. */
 struct busy_stamp {
-	u64 *word;
-	device *dev; /* may write until its hardware queue completes seq, or until it is closed and quiesced */
-	u64 opening;
-	hw_queue *ln;
-	u64 seq;
+	u64 *word = nullptr;
+	device *dev =
+		nullptr; /* may write until its hardware queue completes seq, or until it is closed and quiesced */
+	u64 opening = 0;
+	hw_queue *ln = nullptr;
+	u64 seq = 0;
 };
 
-/* A block of words in pinned memory. */
+/* A block of words in pinned memory, and room to note which of them are busy: freeing a word needs no memory. */
 struct stamp_block {
 	static constexpr u32 count = 2048;
 	u64 *words = nullptr;
@@ -30,15 +31,18 @@ struct stamp_block {
 	u32 used = 0;  /* allocated or busy */
 	u32 first = 0; /* free list by index; not stored in the words, which devices may write */
 	u16 next[count];
+	u32 n_busy = 0;
+	busy_stamp busy[count];
+	stamp_block *next_block = nullptr;
 
 	bool is_old() const { return made != host_generation(reach); }
 	bool holds(const u64 *w) const { return w >= words && w < words + count; }
 };
 
+/* Taken under a hardware queue's lock: no memory is allocated under it. */
 struct stamp_pool {
 	std::mutex lock;
-	std::vector<std::unique_ptr<stamp_block>> blocks;
-	std::vector<busy_stamp> busy; /* capacity covers all words, so that freeing one needs no memory */
+	stamp_block *blocks = nullptr;
 };
 static constinit no_destructor<stamp_pool> stamps;
 
@@ -55,31 +59,39 @@ static bool is_free(const busy_stamp &b)
 	return load_acquire(&b.dev->closing) != b.opening;
 }
 
-/* The next three with the lock held. */
-static void give(u64 *word)
+/* The next four with the lock held. */
+static stamp_block *block_of(const u64 *word)
 {
-	for (const auto &b : stamps->blocks)
-		if (b->holds(word)) {
-			b->next[word - b->words] = u16(b->first);
-			b->first = u32(word - b->words);
-			b->used--;
-			return;
-		}
+	stamp_block *b = stamps->blocks;
+
+	while (!b->holds(word))
+		b = b->next_block;
+	return b;
+}
+
+static void give(stamp_block *b, const u64 *word)
+{
+	b->next[word - b->words] = u16(b->first);
+	b->first = u32(word - b->words);
+	b->used--;
 }
 
 static void reap()
 {
-	std::erase_if(stamps->busy, [](const busy_stamp &b) {
-		if (!is_free(b))
-			return false;
-		give(b.word);
-		return true;
-	});
+	for (stamp_block *b = stamps->blocks; b; b = b->next_block)
+		for (u32 i = 0; i < b->n_busy;) {
+			if (!is_free(b->busy[i])) {
+				i++;
+				continue;
+			}
+			give(b, b->busy[i].word);
+			b->busy[i] = b->busy[--b->n_busy];
+		}
 }
 
 static u64 *take(u32 reach)
 {
-	for (const auto &b : stamps->blocks)
+	for (stamp_block *b = stamps->blocks; b; b = b->next_block)
 		if (b->reach == reach && !b->is_old() && b->used < stamp_block::count) {
 			const u32 at = b->first;
 
@@ -92,14 +104,11 @@ static u64 *take(u32 reach)
 
 static int add_words(const device *dev)
 {
-	const size_t most = (stamps->blocks.size() + 1) * stamp_block::count;
 	std::unique_ptr<stamp_block> b(new (std::nothrow) stamp_block);
 	const u32 made = host_generation(dev->host_reach);
 	void *mem;
 
-	/* Twice as much, to avoid reallocating each time. */
-	if (!b || !try_reserve(stamps->blocks, stamps->blocks.size() + 1) ||
-	    (most > stamps->busy.capacity() && !try_reserve(stamps->busy, 2 * most)))
+	if (!b)
 		return no_memory("the list of time stamps");
 	if (const int err = host_alloc(stamp_block::count * sizeof(u64), -1, &mem, dev))
 		return err;
@@ -108,62 +117,71 @@ static int add_words(const device *dev)
 	b->made = made;
 	for (u32 i = 0; i < stamp_block::count; i++)
 		b->next[i] = u16(i + 1);
-	push_reserved(stamps->blocks, std::move(b));
+	std::lock_guard guard(stamps->lock);
+	b->next_block = stamps->blocks;
+	stamps->blocks = b.release();
 	return 0;
 }
 
-static u64 *stamp_get(const device *dev)
+static u64 *take_present(u32 reach)
 {
 	std::lock_guard guard(stamps->lock);
-	u64 *w = take(dev->host_reach);
+	u64 *w = take(reach);
 
 	if (!w) {
 		reap();
-		w = take(dev->host_reach);
+		w = take(reach);
 	}
-	return w || add_words(dev) ? w : take(dev->host_reach);
+	return w;
 }
 
-static void stamp_put(const busy_stamp &b)
+/* Other threads may take the words that were added. */
+u64 *stamp_get(const device *dev)
+{
+	u64 *w;
+
+	while (!(w = take_present(dev->host_reach)))
+		if (add_words(dev))
+			return nullptr;
+	store_relaxed(w, record::no_time);
+	return w;
+}
+
+static void put(const busy_stamp &busy)
 {
 	std::lock_guard guard(stamps->lock);
+	stamp_block *const b = block_of(busy.word);
 
-	if (!b.ln || is_free(b))
-		give(b.word);
+	if (!busy.ln || is_free(busy))
+		give(b, busy.word);
 	else
-		push_reserved(stamps->busy, b);
+		b->busy[b->n_busy++] = busy;
+}
+
+void stamp_put(u64 *word)
+{
+	if (word)
+		put({.word = word});
 }
 
 /* Removes an unused block of an older generation. */
 static std::unique_ptr<stamp_block> take_old()
 {
 	std::lock_guard guard(stamps->lock);
-	std::unique_ptr<stamp_block> found;
 
 	reap();
-	for (auto &b : stamps->blocks)
-		if (b->is_old() && !b->used) {
-			found = std::move(b);
-			b = std::move(stamps->blocks.back());
-			stamps->blocks.pop_back();
-			break;
+	for (stamp_block **at = &stamps->blocks; *at; at = &(*at)->next_block)
+		if (stamp_block *b = *at; b->is_old() && !b->used) {
+			*at = b->next_block;
+			return std::unique_ptr<stamp_block>(b);
 		}
-	return found;
+	return nullptr;
 }
 
 void stamps_trim()
 {
 	while (const std::unique_ptr<stamp_block> b = take_old())
 		host_free(b->words);
-}
-
-int record_time(record *r, const device *on)
-{
-	r->stamp = stamp_get(on);
-	if (!r->stamp)
-		return -ENOMEM;
-	store_relaxed(r->stamp, record::no_time);
-	return 0;
 }
 
 record *record_new(const device *on)
@@ -174,7 +192,8 @@ record *record_new(const device *on)
 		no_memory("a record");
 		return nullptr;
 	}
-	if (on && record_time(r, on)) {
+	r->stamp = on ? stamp_get(on) : nullptr;
+	if (on && !r->stamp) {
 		delete r;
 		return nullptr;
 	}
@@ -191,7 +210,7 @@ void record_unref(record *r)
 	if (!r || fetch_sub_acq_rel(&r->refs, 1) != 1)
 		return;
 	if (r->stamp)
-		stamp_put({r->stamp, r->dev, r->opening, r->ln, r->seq});
+		put({r->stamp, r->dev, r->opening, r->ln, r->seq});
 	if (r->order)
 		race_signal_delete(r->order);
 	delete r;

@@ -127,9 +127,11 @@ void stream_check_no_call(const stream *s, u64 by, const call_token *done, const
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 
-/* on: the device that stores the time stamp; null: no time, or set later by record_time(). */
+/* on: the device that stores the time stamp; null: no time, or set later. */
 record *record_new(const device *on);
-int record_time(record *r, const device *on);
+/* A word for a time stamp, which may be allocated: without locks. nullptr: no memory. Unused, it is given back. */
+u64 *stamp_get(const device *on);
+void stamp_put(u64 *word);
 void record_ref(record *r);
 void record_unref(record *r);
 /* Posts it to the ring; with the hardware queue's lock held. False: ring full. */

@@ -7,6 +7,7 @@
 #include "lib/core/stream/fault.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/recover.h"
+#include "lib/core/queue/wait.h"
 
 namespace usdma::core {
 
@@ -14,6 +15,7 @@ constinit const device_upcalls device_up = {.open = device_open, .close = device
 constinit const memory_upcalls memory_up = {.gated_last = stream_gated_last,
 					    .gated_posted = stream_gated_posted,
 					    .gated_await = stream_gated_await,
+					    .last_use = hwq_last_use,
 					    .zero = zero_device,
 					    .alive = device_alive,
 					    .exports_ended = ipc_exports_end};

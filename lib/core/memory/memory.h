@@ -256,6 +256,11 @@ struct memory_upcalls {
 	u64 (*gated_posted)(const device *dev);
 	/* Waits until no work behind a gate uses the memory. False: timed out. Takes locks of hardware queues. */
 	bool (*gated_await)(const memory_use &use, deadline until);
+	/*
+	 * *seq: the last request in the ring that may access the memory; 0: there is none. False: the queue's lock was
+	 * not free in time. The caller waits for it, and has counted itself in the queue's calls.
+	 */
+	bool (*last_use)(hw_queue *l, const dma::iova_range &where, u64 *seq, deadline until);
 	/* Zeroes device memory at a DMA address; synchronous. */
 	int (*zero)(device *dev, u64 dma, u64 len);
 	/* Checks the device. 0, or -errno if it is dead. */

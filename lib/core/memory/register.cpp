@@ -95,7 +95,7 @@ static int reserve_free()
 	return deferred_reserve();
 }
 
-/* Makes it known; else it is unmapped again. */
+/* Adds the region; else the range is unmapped again. */
 static int publish(const region &r, dma_range *sp)
 {
 	const int err = region_add(r, nullptr);

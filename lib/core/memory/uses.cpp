@@ -18,26 +18,12 @@ static hw_queue *enter_next(unsigned slot, u32 reach, const hw_queue *last)
 	return l;
 }
 
-/* *seq: the last request that uses the memory; 0: there is none. False: the lock was not free in time. */
-static bool find_use(hw_queue *l, const dma::iova_range &where, u64 *seq, deadline until)
-{
-	if (!l->lock_until(until))
-		return false;
-	if (!l->ch->ops->last_use(l->ch, where, seq))
-		*seq = 0;
-	else if (l->dev->timing >= check_timing::late)
-		/* The device runs nothing that is not waited for. */
-		l->ch->ops->arm(l->ch, dma::irq_service, *seq);
-	l->lock.unlock();
-	return true;
-}
-
 static bool queue_await(hw_queue *l, const dma::iova_range &where, deadline until)
 {
 	const timespec nap = {0, 20 * 1000};
 	u64 seq;
 
-	if (!find_use(l, where, &seq, until))
+	if (!memory_up.last_use(l, where, &seq, until))
 		return false;
 	while (seq && dma::completed(l->ch) < seq) {
 		/* Its ring may have halted. */

@@ -455,4 +455,17 @@ bool hwq_drain(hw_queue *l, deadline until)
 	return !l->dev->lost() && hwq_wait(l, posted, until, wait_mode::hybrid) == 0;
 }
 
+bool hwq_last_use(hw_queue *l, const dma::iova_range &where, u64 *seq, deadline until)
+{
+	if (!l->lock_until(until))
+		return false;
+	if (!l->ch->ops->last_use(l->ch, where, seq))
+		*seq = 0;
+	else if (l->dev->timing >= check_timing::late)
+		/* The device runs nothing that is not waited for. */
+		l->ch->ops->arm(l->ch, dma::irq_service, *seq);
+	l->lock.unlock();
+	return true;
+}
+
 } // namespace usdma::core

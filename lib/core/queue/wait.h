@@ -29,6 +29,8 @@ void note_gated_poll();
 bool hwq_drain(hw_queue *l, deadline until);
 /* True: idle, or blocked in a WAIT. Takes its lock. */
 bool hwq_is_idle(hw_queue *l);
+/* As memory_upcalls::last_use. */
+bool hwq_last_use(hw_queue *l, const dma::iova_range &where, u64 *seq, deadline until);
 /* Requests the service interrupt at seq, after which the caller rechecks the completion record. Takes its lock. */
 void hwq_arm_service(hw_queue *l, u64 seq);
 

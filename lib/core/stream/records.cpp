@@ -22,7 +22,7 @@ struct busy_stamp {
 	u64 seq = 0;
 };
 
-/* A block of words in pinned memory, and room to note which of them are busy: freeing a word needs no memory. */
+/* A block of words in pinned memory, and slots for those of them that are busy: freeing a word needs no memory. */
 struct stamp_block {
 	static constexpr u32 count = 2048;
 	u64 *words = nullptr;

@@ -8,6 +8,7 @@
 #include "lib/core/device/device.h"
 #include "lib/core/memory/memory.h"
 
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -23,9 +24,10 @@ public:
 	int lose_at_unmap = 0;
 	unsigned maps = 0, unmaps = 0, wrong = 0;
 	bool is_lost = false;
-	bool can_quiesce = true; /* once it is lost, quiesce() succeeds */
-	bool silent = false;     /* it is lost, and only answers() detects that */
-	unsigned queries = 0;    /* calls of answers() */
+	bool can_quiesce = true;      /* once it is lost, quiesce() succeeds */
+	bool silent = false;          /* it is lost, and only answers() detects that */
+	unsigned queries = 0;         /* calls of answers() */
+	std::function<void()> on_map; /* before each map */
 	mutable std::mutex lock;
 
 	fake_device() { lim.usable.push_back({0, ~u64(0)}); }
@@ -95,6 +97,8 @@ private:
 
 inline int fake_device::dma_map(const vfio::dma_area &a)
 {
+	if (on_map)
+		on_map();
 	std::lock_guard guard(lock);
 
 	maps++;

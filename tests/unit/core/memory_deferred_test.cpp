@@ -314,6 +314,31 @@ static void detach_ends_deferred_frees(void **)
 	assert_int_equal(a.vfio().count(), before - 1);
 }
 
+/* A device that answers late delays the allocation that it is mapped by, but none in another device. */
+static void late_device_delays_no_other(void **)
+{
+	attached late(0), f(1);
+	void *small = pinned(64), *large = nullptr;
+	std::atomic<int> step = 0;
+
+	late.vfio().on_map = [&] {
+		step = 1;
+		while (step != 2)
+			std::this_thread::yield();
+	};
+	std::thread waiting([&] { large = pinned(2 * MiB); });
+	while (step != 1)
+		std::this_thread::yield();
+	assert_int_equal(device_free(on_device(f, 512)), 0);
+	assert_int_equal(host_free(pinned(64)), 0);
+	memory_reclaim();
+	step = 2;
+	waiting.join();
+	late.vfio().on_map = nullptr;
+	assert_int_equal(host_free(large), 0);
+	assert_int_equal(host_free(small), 0);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------- */
 
 static void allocate_and_free(fake *f, unsigned number, const u8 *shared, std::atomic<bool> *stop)
@@ -388,6 +413,7 @@ int main()
 		unit(unregistration_waits_for_its_users),
 		unit(alloc_waits_for_deferred_frees),
 		unit(detach_ends_deferred_frees),
+		unit(late_device_delays_no_other),
 		unit(threads_race),
 	};
 

@@ -175,6 +175,33 @@ static void lost_during_unmap(void **)
 	munmap(mem, 4096);
 }
 
+/* Until the devices have unmapped it, its addresses are not free: it can be restored. */
+static void unregistration_can_be_undone(void **)
+{
+	attached f(0);
+	u8 *mem = pages(1);
+	region *r;
+
+	assert_int_equal(host_register(mem, 4096, 0), 0);
+	{
+		std::lock_guard guard(mem_state().lock);
+
+		r = region_at(reinterpret_cast<u64>(mem));
+		region_hide(r);
+	}
+	assert_true(translate(mem).cls == mem_class::unregistered);
+	assert_int_equal(host_unregister(mem), -ENOENT);
+	assert_int_equal(host_register(mem, 4096, 0), -EEXIST);
+	{
+		std::lock_guard guard(mem_state().lock);
+
+		region_show(r, mem_class::host);
+	}
+	assert_true(translate(mem).kind == region_kind::registered && translate(mem).cls == mem_class::host);
+	assert_int_equal(host_unregister(mem), 0);
+	munmap(mem, 4096);
+}
+
 /* The device is lost before it replies to a map: the mapping may exist. */
 static void lost_during_map(void **)
 {
@@ -262,6 +289,7 @@ int main()
 		unit(blocks_of_a_closed_device),
 		unit(registrations),
 		unit(lost_during_unmap),
+		unit(unregistration_can_be_undone),
 		unit(lost_during_map),
 		unit(quiescing_leaves_deferred_frees_alone),
 		unit(closed_while_waited_for),

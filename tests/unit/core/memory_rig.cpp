@@ -117,6 +117,15 @@ static bool gated_await(const core::memory_use &, deadline)
 	return true;
 }
 
+static bool last_use(core::hw_queue *l, const dma::iova_range &where, u64 *seq, deadline)
+{
+	std::lock_guard guard(l->lock);
+
+	if (!l->ch->ops->last_use(l->ch, where, seq))
+		*seq = 0;
+	return true;
+}
+
 void open_gates(u64 up_to)
 {
 	epoch_done = up_to;
@@ -142,6 +151,7 @@ constinit const device_upcalls device_up = {.open = test::open, .close = test::c
 constinit const memory_upcalls memory_up = {.gated_last = test::gated_last,
 					    .gated_posted = test::gated_posted,
 					    .gated_await = test::gated_await,
+					    .last_use = test::last_use,
 					    .zero = test::zero,
 					    .alive = test::alive};
 

@@ -67,7 +67,7 @@ def pictures():
             continue
         if "rect" not in {e.tag.rpartition("}")[2] for e in root.iter()} and "background" not in root.get("style", ""):
             yield f"{name}: no background of its own, which a dark page needs"
-        if any(e.tag.endswith("script") for e in root.iter()) and name != "measured.svg":
+        if any(e.tag.endswith("script") for e in root.iter()):
             yield f"{name}: holds a script"
 
 
@@ -99,11 +99,29 @@ def layers_drawn():
     return [] if drawn == [f for f in folders if f in drawn] and named else [f"docs/images/architecture.svg draws {drawn}; of docs/internals.md: {folders}"]
 
 
+def columns():
+    """Of a row of usdma-perf --json."""
+    source = read("tools/perf/report.cpp")
+    source = source[source.index("nlohmann::json to_json("):source.index("std::string to_csv(")]
+    return sorted(set(a or b for a, b in re.findall(r'^\s*(?:nlohmann::json out = \{)?\{"(\w+)",|^\s*out\["(\w+)"\]', source, re.M)))
+
+
 def module_of(path):
     loader = importlib.machinery.SourceFileLoader(os.path.basename(path), os.path.join(TOP, path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
+
+
+def plot_is_current():
+    plot, name = module_of("tests/bench/plot"), "docs/images/measured.svg"
+    shown, version = plot.read(os.path.join(TOP, name)), read("VERSION").strip()
+    if shown["version"] != version:
+        yield f"{name} is of {shown['version']}, VERSION is {version}: measure again (docs/performance.md)"
+    if shown["columns"] != columns():
+        yield f"{name}: usdma-perf has other columns now, {set(shown['columns']) ^ set(columns())}: measure again (docs/performance.md)"
+    if plot.draw(shown) != read(name):
+        yield f"{name} is not what tests/bench/plot {name} draws"
 
 
 def names_of_programs():
@@ -134,6 +152,7 @@ def main():
     point("pictures are well-formed, with a background", list(pictures()))
     point("pages and picture name the engines that there are", list(engines_named()))
     point("the picture has the layers of docs/internals.md", layers_drawn())
+    point("the plot is of this version of usdma-perf", list(plot_is_current()))
     point("docs/ascend.md has the counts of public programs' names", list(names_of_programs()))
     point("the comparison of output works", comparison())
     return points.end()

@@ -2,6 +2,8 @@
 /* Bandwidth and latency over size, drawn by gnuplot. */
 #include "tools/perf/report.h"
 
+#include "tools/perf/options.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/core.h>
@@ -74,6 +76,23 @@ std::string title_of(const std::vector<outcome> &all, const machine &m)
 			   m.kernel);
 }
 
+/* Labels: "64 B", "4 KiB"; gnuplot's own prefix of 1024 is "ki". */
+std::string size_marks(const std::vector<outcome> &all)
+{
+	std::string marks;
+
+	for (const outcome &o : all) {
+		const std::string text = size_text(o.job.size);
+		const bool small = text.back() >= '0' && text.back() <= '9';
+
+		marks += fmt::format("{}'{}' {}", marks.empty() ? "" : ", ",
+				     small ? text + " B" :
+					     fmt::format("{} {}iB", text.substr(0, text.size() - 1), text.back()),
+				     o.job.size);
+	}
+	return marks;
+}
+
 std::string script(const std::vector<outcome> &all, const machine &m, const std::string &file)
 {
 	const char *term = file.ends_with(".png") ? "pngcairo size 900,800" :
@@ -98,10 +117,9 @@ std::string script(const std::vector<outcome> &all, const machine &m, const std:
 	}
 	top += ", $c0 using 1:5 with lines dashtype 3 linecolor rgb 'black' title 'memcpy, one thread'";
 	return text + fmt::format("set multiplot layout 2,1 title {}\n", quoted(title_of(all, m))) +
-	       "set logscale xy 2\nset key outside right\nset grid\nset format x '%.0b %BB'\nset xlabel 'bytes a "
-	       "copy'\n"
-	       "set ylabel 'GB/s'\n" +
-	       top + "\nset logscale y 10\nset format y '%.0s %cs'\nset ylabel 'from the call to its end'\n" + bottom +
+	       fmt::format("set logscale xy 2\nset key outside right\nset grid\nset xtics ({})\n", size_marks(all)) +
+	       "set xlabel 'bytes a copy'\nset ylabel 'GB/s'\n" + top +
+	       "\nset logscale y 10\nset format y '%.0s %cs'\nset ylabel 'from the call to its end'\n" + bottom +
 	       "\nunset multiplot\n";
 }
 

@@ -107,14 +107,14 @@ static u64 address_of(const void *p)
 }
 
 /* grain: the signal is for as many bytes around the address. */
-static bool is_in(const guarded_range &r, const void *at, u64 grain)
+static bool is_in(const access_range &r, const void *at, u64 grain)
 {
 	const u64 first = address_of(at) & ~(grain - 1), begin = address_of(r.at);
 
 	return r.len && (((first - begin) & address_mask) < r.len || ((begin - first) & address_mask) < grain);
 }
 
-static bool is_beyond(const guarded_range &r)
+static bool is_beyond(const access_range &r)
 {
 	return r.len && address_of(r.at) + r.len > nowhere_from;
 }

@@ -16,7 +16,7 @@
 
 namespace usdma {
 
-struct guarded_range {
+struct access_range {
 	const void *at = nullptr;
 	u64 len = 0;
 };
@@ -27,9 +27,9 @@ struct page_guard {
 	void *volatile address = nullptr; /* after a jump to resume: the faulting address */
 	page_guard *outer = nullptr;
 	/* What is accessed; both empty: anything, by a thread that blocks signals. */
-	guarded_range of[2] = {};
+	access_range of[2] = {};
 
-	void cover(guarded_range a, guarded_range b)
+	void cover(access_range a, access_range b)
 	{
 		of[0] = a;
 		of[1] = b;
@@ -61,7 +61,7 @@ void page_guard_leave(page_guard *g);
  * Runs f(guard), which accesses a and b, or what it has the guard cover before each access.  It must not own anything
  * that a destructor releases.  False: it faulted at *bad and was aborted.
  */
-template <class F> [[gnu::noinline]] bool page_guarded(guarded_range a, guarded_range b, const F &f, const void **bad)
+template <class F> [[gnu::noinline]] bool page_guarded(access_range a, access_range b, const F &f, const void **bad)
 {
 	page_guard g;
 

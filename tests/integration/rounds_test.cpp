@@ -19,8 +19,9 @@
 #include <unistd.h>
 #include <vector>
 
-#pragma GCC diagnostic ignored "-Wpedantic" /* a ?: b is: b where a gave 0 */
-/* clang-format off: version 14 cannot format that */
+/* Version 14 cannot format a ?: b, which is b where a gave 0. */
+/* clang-format off */
+#pragma GCC diagnostic ignored "-Wpedantic"
 
 using usdma::test::open_fds;
 

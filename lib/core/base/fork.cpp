@@ -62,10 +62,9 @@ bool is_other_process()
 
 int fail_forked()
 {
-	return fail(
-		EPERM,
-		"this process is a child (fork, vfork, clone) of one that uses usdma: the device stays with it; "
-		"call exec, or open the device only in the child");
+	return fail(EPERM,
+		    "this process is a child (fork, vfork, clone) of one that uses usdma: the device stays with it; "
+		    "call exec, or open the device only in the child");
 }
 
 } // namespace usdma::core

@@ -48,7 +48,7 @@ inline bool is_host(const translation &p)
 int check_freed(const endpoints &e);
 
 /* Runs f, which accesses two ranges that may be memory of the caller, and unmapped: -EFAULT. */
-template <class F> int touch(guarded_range a, guarded_range b, const F &f)
+template <class F> int touch(access_range a, access_range b, const F &f)
 {
 	const void *bad;
 
@@ -58,7 +58,7 @@ template <class F> int touch(guarded_range a, guarded_range b, const F &f)
 /*
  * As touch(), for what was looked up and, if the library owns it, is not reused meanwhile. -EFAULT also: it was freed.
  */
-template <class F> int touch_held(const endpoints &e, guarded_range a, guarded_range b, const F &f)
+template <class F> int touch_held(const endpoints &e, access_range a, access_range b, const F &f)
 {
 	memory_hold held;
 	int err = held.take(e.dst, e.src);

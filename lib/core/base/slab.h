@@ -93,7 +93,7 @@ inline bool ref_if_any(u32 *refs)
 template <class T, size_t max, handle_kind kind = handle_kind::none> class slab {
 	static constexpr bool has_handles = kind != handle_kind::none;
 	static constexpr unsigned generation_at = unsigned(std::bit_width(u64(max) * sizeof(T) - 1));
-	static constexpr u64 offset_mask = (u64(1) << generation_at) - (u64(1) << handle_kind_bits);
+	static constexpr u64 below_generation = (u64(1) << generation_at) - 1;
 
 public:
 	static constexpr u64 max_generation = (u64(1) << (handle_bits - generation_at)) - 1;
@@ -228,7 +228,11 @@ private:
 	static constexpr size_t step = std::max(size_t(1),
 						size_t(MiB) / sizeof(T)); /* objects made writable at a time */
 
-	static u64 offset_of(const void *handle) { return reinterpret_cast<u64>(handle) & offset_mask; }
+	/* Not the start of an object for a handle of another kind, such as 0, which is what dead objects have. */
+	static u64 offset_of(const void *handle)
+	{
+		return (reinterpret_cast<u64>(handle) & below_generation) - u64(kind);
+	}
 	/* Acquire: what is ready has a base_, which at() reads. */
 	bool starts_object(u64 offset) const
 	{

@@ -57,6 +57,7 @@ static void live_handles_name_their_object(void **)
 	others.put(c);
 	objects.put(a);
 	objects.put(b);
+	assert_false(objects.holds(nullptr)); /* a dead object's handle is 0 */
 }
 
 /* More objects in one slot than 21 bits of generation can number. */

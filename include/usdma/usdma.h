@@ -71,8 +71,8 @@ typedef struct usdma_event usdma_event;
 /* ---- library --------------------------------------------------------------------------------------- */
 
 /*
- * Version of these headers. USDMA_VERSION is one number, to compare in #if with USDMA_VERSION_OF(0, 1, 0), which is
- * major * 1000000 + minor * 1000 + patch.
+ * Version of these headers. USDMA_VERSION is one number, which the preprocessor can compare with
+ * USDMA_VERSION_OF(0, 1, 0): major * 1000000 + minor * 1000 + patch.
  */
 #define USDMA_VERSION_MAJOR 0
 #define USDMA_VERSION_MINOR 1

@@ -69,9 +69,16 @@ inline context *current_now()
 }
 /* As current_now(), but first sets the default device if the thread has no context; nullptr (no message): none. */
 context *current_slow();
+/* Not in a child of fork, which has a copy of its parent's. */
+inline bool has_current()
+{
+	const core::read_section in;
+
+	return in && current_now();
+}
 inline bool has_context()
 {
-	return current_now() || current_slow();
+	return has_current() || current_slow();
 }
 
 /* Holds the calling thread's context; empty: it has none. Only for calls that end on their own: destroying the context

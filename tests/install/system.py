@@ -145,7 +145,7 @@ def odd_instances(build):
         for instance in ("--help", "--noiommu", "--dry-run", "--json", "-h"):
             words = [word.replace("%I", instance) for word in command.split()]
             got, log = run([os.path.join(build, "tools/usdmactl/usdmactl"), *words])
-            point(got == 1 and f"'{instance}' is not a PCI address" in log, f"{command}: {instance} is refused as an invalid address", log)
+            point(got == 2 and f"'{instance}' is not a PCI address" in log, f"{command}: {instance} is refused as an invalid address", log)
 
 
 def tracepoints(build):

@@ -338,10 +338,8 @@ static void destroying_callback(aclrtExceptionInfo *)
 /* A callback may destroy the stream that is synchronised, and reset the device. */
 static void test_callback_destroys_what_failed(void **)
 {
-	char heap[64] = {};
-
 	GOOD(aclrtExceptionInfoCallbackRegister(destroying_callback));
-	for (int by = 0; by < 4; by++) {
+	for (int by = 0; by < 3; by++) {
 		void *mem;
 		aclrtEvent e;
 
@@ -353,12 +351,11 @@ static void test_callback_destroys_what_failed(void **)
 		GOOD(aclrtMemsetAsync(mem, size, 1, size, to_destroy));
 		GOOD(aclrtRecordEvent(e, to_destroy));
 		assert_int_equal(by == 0 ? aclrtSynchronizeStream(to_destroy) :
-				 by == 1 ? aclrtMemcpyAsync(mem, 64, heap, 64, ACL_MEMCPY_HOST_TO_DEVICE, to_destroy) :
-				 by == 2 ? aclrtSynchronizeDevice() :
+				 by == 1 ? aclrtSynchronizeDevice() :
 					   aclrtSynchronizeEvent(e),
 				 507013);
 		/* Synchronizing the device or the event leaves the error pending in the stream. */
-		assert_true(destroy_results == std::vector<aclError>({by < 2 ? 0 : 507013, 0}));
+		assert_true(destroy_results == std::vector<aclError>({by < 1 ? 0 : 507013, 0}));
 		assert_int_equal(aclrtSynchronizeStream(to_destroy), 107017);
 		assert_int_equal(aclrtSynchronizeDevice(), 107002);
 		aclrtDestroyEvent(e);

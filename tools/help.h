@@ -65,6 +65,8 @@ inline std::string unknown_option(const CLI::App &app)
 	std::vector<std::string> names;
 
 	for (const std::string &word : app.remaining(true)) {
+		if (word == "--")
+			break;
 		if (word.size() < 2 || word[0] != '-')
 			continue;
 		option_names(app, &names);

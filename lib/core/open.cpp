@@ -182,13 +182,14 @@ static void drain_hw_queues(device *dev)
 static void end_calls(device *dev)
 {
 	static constexpr u64 step_ns = 10 * ns_per_ms;
-	bool none_left;
+	/* Twice: a thread may have begun to destroy a stream after the first time, before that was taken. */
+	for (unsigned times = 0; times < 2;) {
+		const bool none_left = dev->calls.drain(now_ns() + step_ns);
 
-	do {
-		none_left = dev->calls.drain(now_ns() + step_ns);
 		streams_orphan(dev, none_left);
 		drain_hw_queues(dev);
-	} while (!none_left || !streams_wait_calls(dev, now_ns() + step_ns));
+		times += none_left && streams_wait_calls(dev, now_ns() + step_ns);
+	}
 	/* Not before: the time of a call is not limited. */
 	dev->eng->transport().set_deadline(hang_over_ms() + open_timeout_ms());
 	drain_hw_queues(dev);

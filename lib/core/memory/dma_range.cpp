@@ -375,6 +375,23 @@ void ranges_unmap_removed(bool local)
 	}
 }
 
+static bool is_being_unmapped(const device *of)
+{
+	std::lock_guard guard(mem_state().lock);
+
+	return std::any_of(mem_state().ranges.begin(), mem_state().ranges.end(), [of](const auto &at) {
+		return at.second.of == of && (at.second.users || at.second.removing);
+	});
+}
+
+void ranges_await(const device *of, deadline until)
+{
+	static constexpr timespec nap = {0, 50 * 1000};
+
+	while (is_being_unmapped(of) && !until.passed())
+		nanosleep(&nap, nullptr);
+}
+
 bool range_is_reached(const dma_range *sp)
 {
 	bool reached = sp->reach & reach_common;

@@ -261,6 +261,8 @@ void range_erase_if_over(dma_range *sp);
 void range_leave(dma_range *sp);
 /* Frees removed ranges whose devices have quiesced. */
 void ranges_quiesce();
+/* Waits while another thread, which closes its peer, unmaps the memory of this device. */
+void ranges_await(const device *of, deadline until);
 /* Device memory for peers, not yet mapped; file and offset as reported by the engine. */
 int range_make_peer(device *of, u8 *vaddr, u64 size, int fd, u64 fd_offset, dma_range **out);
 

@@ -23,7 +23,7 @@
 /* clang-format off */
 #pragma GCC diagnostic ignored "-Wpedantic"
 
-using usdma::test::open_fds;
+using usdma::test::fds_without_rings;
 
 TEST_TSAN_SUPPRESSIONS(TEST_UNORDERED_COPIES)
 
@@ -353,7 +353,7 @@ usage use_now()
 
 	info.struct_size = sizeof(info);
 	usdma_device_get_info(dev, &info);
-	return {open_fds(), lines_of("/proc/self/maps"), threads_now(), long(heap.uordblks >> 10),
+	return {fds_without_rings(), lines_of("/proc/self/maps"), threads_now(), long(heap.uordblks >> 10),
 		long((info.memory_size - info.memory_free) >> 10)};
 }
 

@@ -102,6 +102,18 @@ unsigned open_fds()
 	return unsigned(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
+unsigned fds_without_rings()
+{
+	unsigned n = 0;
+
+	for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+		std::error_code closed;
+
+		n += std::filesystem::read_symlink(fd, closed) != "anon_inode:[io_uring]";
+	}
+	return n;
+}
+
 unsigned fds_of(int fd)
 {
 	struct stat want, is;

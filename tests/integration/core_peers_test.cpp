@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies between the memories of two devices (USDMA_DEVICES names both). */
 #include "lib/core/copy/copy.h"
+#include "lib/core/memory/retire.h"
 #include "lib/core/stream/event.h"
 #include "tests/support/core.h"
 
 #include <cstring>
+#include <thread>
 #include <vector>
 
 using namespace usdma;
@@ -92,11 +94,33 @@ static void peer_memory_bounds(void **)
 	ok(stream_destroy(s));
 }
 
+/* Two that have copied with each other: each close unmaps memory of the other device, and none is taken for lost. */
+static void peers_are_closed_at_once(void **)
+{
+	for (unsigned round = 0; round < test::sized(20, 1); round++) {
+		stream *s;
+		{
+			const memories m;
+
+			ok(stream_create(dev[0], {}, &s));
+			ok(copy_async(s, ptr(m.d[0]), ptr(m.d[1]), size));
+			ok(stream_sync(s, soon()));
+			ok(stream_destroy(s));
+		}
+		std::thread other([] { device_put(dev[1]); });
+		device_put(dev[0]);
+		other.join();
+		assert_int_equal(retired_get().devices, 0);
+		ok(open_both(nullptr));
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(wait_for_event_of_peer),
 		cmocka_unit_test(peer_memory_bounds),
+		cmocka_unit_test(peers_are_closed_at_once),
 	};
 
 	return cmocka_run_group_tests_name("core peers", tests, open_both, close_both);

@@ -19,8 +19,13 @@ void attached::attach(int want)
 	is_attached = !want;
 }
 
+/* As device_close(): no one begins to use the hardware queues, and those who do have left. */
 void attached::detach()
 {
+	core::memory_end(&dev);
+	for (const auto &l : dev.hw_queues)
+		if (l)
+			l->calls.drain();
 	core::memory_detach(&dev);
 	core::memory_forget(&dev);
 	is_attached = false;

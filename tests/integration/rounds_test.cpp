@@ -216,6 +216,20 @@ int acl_key_reset()
 	       aclrtResetDevice(0);
 }
 
+/* An import is the last user of a device that exports memory. */
+int acl_key_last()
+{
+	char key[65], other[65];
+	void *m, *again;
+
+	/* Without a context, the key's export is closed first, then its import. */
+	return aclrtSetDevice(1) ?: aclrtMalloc(&m, MiB, ACL_MEM_MALLOC_HUGE_FIRST) ?:
+	       aclrtIpcMemGetExportKey(m, MiB, key, sizeof(key), 1) ?:
+	       aclrtIpcMemGetExportKey(m, page, other, sizeof(other), 1) ?: aclrtIpcMemImportByKey(&again, key, 0) ?:
+	       aclrtResetDevice(1) ?: aclrtIpcMemClose(key) ?: aclrtIpcMemClose(key) ?: aclrtSetDevice(0) ?:
+	       aclrtResetDevice(0);
+}
+
 int acl_key_imported()
 {
 	char key[65];
@@ -313,6 +327,7 @@ constexpr pair acl_pairs[] = {{"aclrtCreateContext, Destroy", acl_context},
 			      {"aclrtMalloc, MallocHost, Free", acl_memory},
 			      {"aclrtIpcMemGetExportKey, Free", acl_key_freed},
 			      {"aclrtIpcMemGetExportKey, ResetDevice", acl_key_reset},
+			      {"aclrtIpcMemImportByKey, ResetDevice, Close", acl_key_last},
 			      {"aclrtIpcMemImportByKey, Close", acl_key_imported},
 			      {"aclrtHostRegister, Unregister", acl_register},
 			      {"aclrtMemExportToShareableHandle, FreePhysical", acl_physical_number},

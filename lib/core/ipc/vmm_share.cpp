@@ -404,12 +404,15 @@ static void import_end(import *i)
 }
 
 /* Drops a use, and with the last one the mapping. */
-static void import_drop(ipc_state &st, import_table::iterator it)
+static void import_drop(std::unique_lock<std::mutex> &held, import_table::iterator it)
 {
 	if (--it->second->uses)
 		return;
-	import_end(it->second.get());
-	st.imports.erase(it);
+	const std::unique_ptr<import> last = std::move(it->second);
+	ipc().imports.erase(it);
+	/* It may be the last user of its device, whose close calls ipc_exports_end(). */
+	held.unlock();
+	import_end(last.get());
 }
 
 /* That of any device. */
@@ -488,7 +491,7 @@ int ipc_memory_close(const char *key, int slot)
 
 	if (is_other_process())
 		return fail_forked();
-	std::lock_guard guard(st.lock);
+	std::unique_lock guard(st.lock);
 	const auto out = st.exports.find(key);
 	auto in = st.imports.find(import_name(key, slot).text);
 	if (in == st.imports.end() && out != st.exports.end()) {
@@ -500,7 +503,7 @@ int ipc_memory_close(const char *key, int slot)
 		in = find_import(st, key);
 	if (in == st.imports.end())
 		return was_ended(st, key) ? 0 : no_key();
-	import_drop(st, in);
+	import_drop(guard, in);
 	return 0;
 }
 
@@ -511,12 +514,12 @@ int ipc_memory_close_at(const void *ptr)
 
 	if (is_other_process())
 		return fail_forked();
-	std::lock_guard guard(st.lock);
+	std::unique_lock guard(st.lock);
 	const auto it = std::find_if(st.imports.begin(), st.imports.end(),
 				     [=](const auto &i) { return i.second->reg->base == reinterpret_cast<u64>(ptr); });
 	if (it == st.imports.end())
 		return fail(ENOENT, "%p is not the start of imported memory", ptr);
-	import_drop(st, it);
+	import_drop(guard, it);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
  * which only the close drops return, and other devices can be opened meanwhile.
  */
 #include "tests/integration/faults.h"
+#include "tests/support/preempt.h"
 #include "tests/support/until.h"
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace usdma::test;
 
@@ -159,6 +161,76 @@ static void nothing_passes_a_dropped_gate(void **)
 	g.open();
 }
 
+/* ---- a destroyer beside the close ----------------------------------------------------------------------- */
+
+/* The first lock that a destroy takes: the one under which it ends the handle. */
+static const void *lock_of_handles(usdma_device *dev)
+{
+	const void *first = nullptr;
+	const lock_hooks hooks = {[&](const void *m) { first = first ? first : m; }, {}};
+	usdma_stream *s;
+
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	watch_locks(&hooks);
+	const int err = usdma_stream_destroy(s);
+	watch_locks(nullptr);
+	assert_int_equal(err, 0);
+	return first;
+}
+
+/* Stops when it has ended the handle, in the middle of the destroy. */
+static void destroy_in_two_steps(usdma_stream *s, int *result)
+{
+	bool first = true;
+	const lock_hooks hooks = {{}, [&](const void *) {
+					  if (std::exchange(first, false)) {
+						  is_there.release();
+						  go_on.acquire();
+					  }
+				  }};
+
+	watch_locks(&hooks);
+	*result = usdma_stream_destroy(s);
+	watch_locks(nullptr);
+}
+
+/*
+ * A thread ends the handle of a stream after the close has waited for calls in progress, and before it takes the
+ * streams. The close comes to the lock of handles again, which shows that it waits for that thread: only then that goes on.
+ */
+static void close_waits_for_a_late_destroyer(void **)
+{
+	usdma_device *dev;
+	usdma_stream *s;
+	int result = 1, times = 0;
+	std::thread destroyer;
+
+	WORKS(usdma_open_index(0, &dev));
+	const void *const handles = lock_of_handles(dev);
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	const lock_hooks hooks = {[&](const void *m) {
+					  if (m != handles)
+						  return;
+					  if (++times == 1) {
+						  destroyer = std::thread(destroy_in_two_steps, s, &result);
+						  is_there.acquire();
+					  } else if (times == 2) {
+						  go_on.release();
+					  }
+				  },
+				  {}};
+	watch_locks(&hooks);
+	const int err = usdma_close(dev);
+	watch_locks(nullptr);
+	/* Else the destroyer is still there, with what the close has freed. */
+	if (times == 1)
+		destroyer.detach();
+	assert_true(times >= 2);
+	destroyer.join();
+	assert_int_equal(err, 0);
+	assert_int_equal(result, 0);
+}
+
 /* ---- calls that wait for what only the close drops ------------------------------------------------------ */
 
 static bool sleeps(pid_t thread)
@@ -300,6 +372,7 @@ int main()
 		cmocka_unit_test(copies_of_a_call_in_progress_are_made),
 		cmocka_unit_test(copies_during_a_destroy_are_made),
 		cmocka_unit_test(nothing_passes_a_dropped_gate),
+		cmocka_unit_test(close_waits_for_a_late_destroyer),
 		cmocka_unit_test(close_wakes_waits),
 		cmocka_unit_test(close_reports_failures),
 		cmocka_unit_test(dropped_marks_have_no_time),

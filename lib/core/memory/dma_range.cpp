@@ -608,6 +608,8 @@ bool ranges_detach(device *dev)
 			   clear_bit(&sp->given, dev);
 			   clear_bit(&sp->refused, dev);
 		   });
+	/* And for those who are about to send it a message, and find that there is none to send. */
+	std::lock_guard last(m.messages[dev->slot]);
 	std::lock_guard guard(m.lock);
 	m.attached[dev->slot] = nullptr;
 	iovas_build();

@@ -81,7 +81,10 @@ void memory_wipe(device *dev)
 	device_heap *h = heap_of(dev);
 	int err = 0;
 
-	if (!h || !h->clean || config_get().clear_memory != clear_mode::close)
+	if (!h)
+		return;
+	heap_unshare(dev);
+	if (!h->clean || config_get().clear_memory != clear_mode::close)
 		return;
 	if (!dev->lost())
 		err = clear_runs(dev, 0, granules_of(h->size), 1);

@@ -13,6 +13,7 @@
 #include <new>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <utility>
 
 namespace usdma::core {
 
@@ -527,9 +528,48 @@ int heap_attach(device *dev)
 	return failed;
 }
 
-/* Removes the regions of blocks that were not freed. */
+/*
+ * Blocks that were not freed are not found any more. Work of other devices with this memory fails from the unmapping on;
+ * until it has ended, the IOVA is not used for other memory.
+ */
+static void heap_end(device *dev)
+{
+	device_heap *h = heap_of(dev);
+
+	if (std::exchange(h->ended, true))
+		return;
+	h->blocks.each([h](u64 offset) {
+		region *r = region_at(h->at.base + offset);
+
+		if (r)
+			region_remove(r);
+	});
+	if (dma_range *sp = std::exchange(h->peer, nullptr)) {
+		/* Until range_erase_if_over(). */
+		dev->is_mapped_by_lost = true;
+		sp->is_deferred = true;
+		range_remove(sp);
+		deferred_add({.what = deferred_free::iova, .sp = sp});
+	}
+}
+
+void heap_unshare(device *dev)
+{
+	{
+		std::lock_guard guard(mem_state().lock);
+
+		heap_end(dev);
+	}
+	ranges_unmap_removed();
+	/* Another thread may be unmapping it. */
+	if (!dev->lost())
+		ranges_await(dev, deadline::in_ms(config_get().reply_ms));
+}
+
 void heap_detach(device *dev)
 {
+	if (heap_of(dev))
+		heap_end(dev);
 	const std::unique_ptr<device_heap> h(heap_of(dev));
 
 	dev->heap = nullptr;
@@ -537,20 +577,8 @@ void heap_detach(device *dev)
 		return;
 	exports_forget(dev);
 	deferred_unreserve(h->blocks.blocks());
-	h->blocks.each([&h](u64 offset) {
-		region *r = region_at(h->at.base + offset);
-
-		if (r)
-			region_remove(r);
-	});
-	if (h->peer) {
-		/* Until range_erase_if_over(). */
-		dev->is_mapped_by_lost = true;
-		range_remove(h->peer);
-	}
-	if (!h->pool)
-		return;
-	deferred_add({.what = deferred_free::whole_range, .sp = h->pool});
+	if (h->pool)
+		deferred_add({.what = deferred_free::whole_range, .sp = h->pool});
 }
 
 /* ---- peers ------------------------------------------------------------------------------------------- */
@@ -561,14 +589,28 @@ static int peer_open(device *of, dma_range **out)
 	device_heap *h = heap_of(of);
 	u64 offset = 0;
 	const int fd = of->eng->memory_fd(&offset);
-	int err = 0;
 
 	if (!h->peer && !h->cpu)
 		return fail(EXDEV, "device %u offers no view of its memory to others", of->slot);
-	if (!h->peer)
+	if (!h->peer) {
+		/* For its IOVA. */
+		int err = deferred_reserve();
+
+		if (err)
+			return err;
 		err = range_make_peer(of, h->cpu, align_up(h->size, os_page_size()), fd, offset, &h->peer);
+		if (err) {
+			deferred_unreserve(1);
+			return err;
+		}
+	}
 	*out = h->peer;
-	return err;
+	return 0;
+}
+
+static int fail_closed(unsigned slot)
+{
+	return fail(EFAULT, "device %u, which owned the memory, was closed", slot);
 }
 
 /* *out: in use. */
@@ -577,8 +619,8 @@ static int peer_enter(const device *dev, unsigned slot, device **of, dma_range *
 	std::lock_guard guard(mem_state().lock);
 
 	*of = slot < max_devices ? mem_state().attached[slot] : nullptr;
-	if (!*of || !heap_of(*of))
-		return fail(ENODEV, "device %u is not open", slot);
+	if (!*of || !heap_of(*of) || heap_of(*of)->ended)
+		return fail_closed(slot);
 	if ((*of)->lost())
 		return fail(ENODEV, "device %u (%s), which owns the memory, was lost", slot, (*of)->spec.c_str());
 	if (dev->isolated() || (*of)->isolated())
@@ -617,7 +659,7 @@ int peer_translate(device *dev, translation *p)
 	if (!(load_relaxed(&sp->mapped) & (1u << dev->slot)))
 		range_map_peer(sp, dev);
 	std::lock_guard guard(mem_state().lock);
-	err = sp->dead ? fail(ENODEV, "device %u is not open", p->slot) : peer_apply(dev, of, sp, p);
+	err = sp->dead ? fail_closed(p->slot) : peer_apply(dev, of, sp, p);
 	range_leave(sp);
 	return err;
 }

@@ -4,6 +4,7 @@
 #include "lib/core/memory/internal.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace usdma::core {
 
@@ -277,21 +278,23 @@ void range_unmap_lost(dma_range *sp)
 
 /* ---- the end of a range -------------------------------------------------------------------------------- */
 
-/* No device accesses it or uses its IOVA. */
-static bool is_over(const dma_range &sp)
+/* No device accesses it. */
+static bool is_unreached(const dma_range &sp)
 {
-	return sp.dead && !sp.is_deferred && !sp.users && !sp.removing && !load_relaxed(&sp.mapped) &&
-	       !sp.mapped_by_lost;
+	return sp.dead && !sp.users && !sp.removing && !load_relaxed(&sp.mapped) && !sp.mapped_by_lost;
 }
 
 void range_erase_if_over(dma_range *sp)
 {
-	if (!is_over(*sp)) {
+	if (!is_unreached(*sp)) {
 		mem_state().ranges_pending |= sp->dead && !sp->is_deferred && !sp->removing && !sp->users;
 		return;
 	}
-	if (sp->of)
-		sp->of->is_mapped_by_lost = false;
+	if (device *const of = std::exchange(sp->of, nullptr))
+		of->is_mapped_by_lost = false;
+	/* Requests may use its IOVA. */
+	if (sp->is_deferred)
+		return;
 	mem_state().iovas.free(sp->iova);
 	mem_state().ranges.erase(sp->iova);
 }

@@ -123,6 +123,7 @@ struct device_heap {
 	u8 *cpu = nullptr;
 	dma_range *pool = nullptr; /* host memory provided to an engine without memory */
 	dma_range *peer = nullptr; /* mapping for other devices; null: not yet requested */
+	bool ended = false;        /* the device is being closed: no other one maps it */
 	/* As shown to the user: deferred frees count as free. */
 	u64 normal = 0, huge = 0, count = 0, peak = 0;
 	u64 held = 0;    /* bytes of freed blocks that other processes map */
@@ -286,6 +287,8 @@ void heap_detach(device *dev);
 
 /* device.cpp; without it */
 int heap_attach(device *dev);
+/* Its blocks are not found any more, and no other device accesses it. */
+void heap_unshare(device *dev);
 
 /* exports.cpp; under mem_state().lock */
 /* The block is freed by the caller: no new imports. */

@@ -217,9 +217,12 @@ int memory_attach(device *dev);
  * unregistrations that are not counted in hw_queue::calls, do not use its channels.
  */
 void memory_end(device *dev);
-/* Before close, with drained hardware queues: clears its memory for the next user, if so configured. */
+/*
+ * Before close, with drained hardware queues: its memory is not found any more, no other device accesses it, and, if so
+ * configured, it is cleared for the next user.
+ */
 void memory_wipe(device *dev);
-/* At close: removes its heap's regions and unmaps all memory from it. */
+/* At close: unmaps all memory from it. */
 void memory_detach(device *dev);
 /* The detached device has quiesced: frees the memory retained for it. */
 void memory_forget(device *dev);

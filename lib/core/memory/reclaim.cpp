@@ -606,8 +606,6 @@ static void detach(device *dev)
 void memory_detach(device *dev)
 {
 	detach(dev);
-	if (!dev->lost())
-		ranges_await(dev, deadline::in_ms(config_get().reply_ms));
 	exports_report();
 }
 

@@ -63,10 +63,10 @@ struct user : attached {
 	/* Like device_close. */
 	void leave()
 	{
-		if (is_attached)
-			memory_wipe(&dev);
-		if (is_attached)
-			detach();
+		if (!is_attached)
+			return;
+		memory_wipe(&dev);
+		detach();
 	}
 	u64 at(u64 addr) const { return addr - memory->base; }
 	/* Allocates a block, which must be zeroed, and writes the secret to it. */

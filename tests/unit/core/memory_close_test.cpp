@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device is closed while other threads send messages to it. */
+/* A device is closed while other threads send messages to it, and while other devices access its memory. */
 #include "tests/unit/core/memory_rig.h"
 #include "lib/core/memory/memory.h"
 #include "tests/support/preempt.h"
@@ -10,7 +10,10 @@
 using namespace usdma;
 using namespace usdma::core;
 using test::attached;
+using test::fake;
 using test::lock_hooks;
+using test::on_device;
+using test::own_memory;
 using test::pages;
 using test::watch_locks;
 
@@ -113,6 +116,109 @@ static void none_is_sent_to_a_freed_device(void **)
 	}
 }
 
+/* ---- memory that other devices access ------------------------------------------------------------------ */
+
+namespace {
+
+struct shared_engine : test::fake_engine {
+	u8 *const mem = pages(own_memory / os_page_size());
+
+	shared_engine() : fake_engine(own_memory) {}
+	~shared_engine() override { munmap(mem, own_memory); }
+	u8 *memory() override { return mem; }
+};
+
+/* A device whose memory other devices map. */
+struct shared : fake {
+	shared() : fake(slot, own_memory)
+	{
+		dev.eng = std::make_unique<shared_engine>();
+		assert_int_equal(memory_attach(&dev), 0);
+	}
+	/* As device_close(). */
+	void close()
+	{
+		memory_wipe(&dev);
+		memory_end(&dev);
+		memory_detach(&dev);
+		memory_forget(&dev);
+	}
+};
+
+const test::fake_device *peer_device;
+unsigned fills;
+size_t reached; /* by the other device while it is cleared */
+
+int zero(device *, u64, u64)
+{
+	fills++;
+	reached += peer_device->count();
+	return 0;
+}
+
+u64 in_peer(attached *peer, u64 addr)
+{
+	translation p = translate(addr);
+
+	assert_int_equal(peer_translate(&peer->dev, &p), 0);
+	return p.dma;
+}
+
+} // namespace
+
+static void it_is_cleared_after_they_have_lost_it(void **)
+{
+	attached peer(0);
+	shared f;
+
+	peer_device = &peer.vfio();
+	test::on_zero = zero;
+	const u64 addr = on_device(f, 2 * MiB);
+	assert_int_equal(fills, 1);
+	assert_non_null(peer.vfio().reach(in_peer(&peer, addr)));
+	f.close();
+	test::on_zero = nullptr;
+	assert_int_equal(fills, 2);
+	assert_int_equal(reached, 0);
+}
+
+/* Work of the other device may still use the address of the memory. */
+static void its_address_is_not_used_again_before_their_work_ends(void **)
+{
+	attached peer(0);
+	shared f;
+	u8 *const mem = pages(own_memory / os_page_size());
+
+	const u64 at = in_peer(&peer, on_device(f, 2 * MiB));
+	peer.post(1);
+	f.close();
+	assert_int_equal(host_register(mem, own_memory, 0), 0);
+	assert_null(peer.vfio().reach(at));
+	assert_int_equal(host_unregister(mem), 0);
+	peer.complete();
+	memory_reclaim();
+	assert_int_equal(host_register(mem, own_memory, 0), 0);
+	assert_non_null(peer.vfio().reach(at));
+	assert_int_equal(host_unregister(mem), 0);
+	munmap(mem, own_memory);
+}
+
+/* A copy that looked it up before the close, and one after. */
+static void it_is_not_found_any_more(void **)
+{
+	attached peer(0);
+	shared f;
+	const u64 addr = on_device(f, 2 * MiB);
+	translation p = translate(addr);
+
+	memory_wipe(&f.dev);
+	assert_false(is_current(p));
+	assert_int_equal(translate(addr).size, 0);
+	assert_int_equal(peer_translate(&peer.dev, &p), -EFAULT);
+	f.close();
+	assert_int_equal(peer_translate(&peer.dev, &p), -EFAULT);
+}
+
 static int set_up(void **)
 {
 	test::plain_settings();
@@ -123,6 +229,9 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		unit(none_is_sent_to_a_freed_device),
+		unit(it_is_cleared_after_they_have_lost_it),
+		unit(its_address_is_not_used_again_before_their_work_ends),
+		unit(it_is_not_found_any_more),
 	};
 
 	return cmocka_run_group_tests_name("memory of a device that is closed", tests, set_up, nullptr);

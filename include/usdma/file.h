@@ -101,7 +101,8 @@ USDMA_API int usdma_file_batch(usdma_stream *stream, const struct usdma_file_ite
 /*
  * Without a stream: return when the bytes were moved, or with the error; do not wait for streams. On an error *moved
  * is the number of bytes that were moved before. -ETIMEDOUT: not done within timeout_ms, and cancelled; the memory is
- * not accessed any more. Other errors as usdma_file_read and usdma_file_write, and those of the disk.
+ * not accessed any more. -EBADF also: the device for which the file was imported was closed. Other errors as
+ * usdma_file_read and usdma_file_write, and those of the disk.
  */
 USDMA_API int usdma_file_read_sync(void *dst, usdma_file *file, uint64_t offset, size_t len, size_t *moved,
 				   int timeout_ms);

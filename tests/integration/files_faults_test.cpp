@@ -129,6 +129,9 @@ static void the_device_is_closed(void **)
 	WORKS(usdma_file_read(s, plain.data(), f, 0, plain.size(), &moved));
 	WORKS(usdma_close(dev));
 	assert_true(moved == 0 && all_are(plain.data(), plain.size(), untouched));
+	assert_int_equal(usdma_file_read_sync(plain.data(), f, 0, plain.size(), &moved, long_ms), -EBADF);
+	assert_int_equal(usdma_file_write_sync(f, 0, plain.data(), plain.size(), &moved, long_ms), -EBADF);
+	assert_true(moved == 0 && all_are(plain.data(), plain.size(), untouched));
 	WORKS(usdma_file_close(f));
 }
 
@@ -167,6 +170,35 @@ static void aborted_while_it_copies(void **)
 	assert_int_equal(usdma_stream_sync(s, long_ms), -ECANCELED);
 	assert_true(moved <= want.size() && memcmp(dst.data(), want.data(), moved) == 0);
 	other.join();
+}
+
+/* A closed device is no lost one. */
+static void closed_while_it_copies(void **)
+{
+	const held_memory dst(8 * MiB);
+	auto gen = rng(16);
+	const temporary t;
+	const bytes want = fill_file(t, dst.size(), gen);
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_file *f;
+	size_t moved = 77;
+	int error = 1;
+
+	WORKS(usdma_open_index(0, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+	const usdma_file_item one = {f, dst.data(), 0, want.size(), &moved, &error, USDMA_FILE_READ, 0};
+	dst.hold();
+	WORKS(usdma_file_batch(s, &one, 1, nullptr));
+	dst.wait_for_access();
+	std::thread other([&] { WORKS(usdma_close(dev)); });
+	until("the device closes", [&] { return usdma_device_sync(dev, 0) == -EBADF; });
+	dst.release();
+	other.join();
+	assert_true(error == -ECANCELED || (error == 0 && moved == want.size()));
+	assert_true(moved <= want.size() && memcmp(dst.data(), want.data(), moved) == 0);
+	WORKS(usdma_file_close(f));
 }
 
 /* One thread copies for all calls: a call that has not begun times out. */
@@ -644,6 +676,7 @@ int main()
 		cmocka_unit_test(the_device_is_lost),
 		cmocka_unit_test(the_device_is_closed),
 		cmocka_unit_test(aborted_while_it_copies),
+		cmocka_unit_test(closed_while_it_copies),
 		cmocka_unit_test(others_time_out_while_it_copies),
 		cmocka_unit_test(the_device_is_lost_while_it_copies),
 		cmocka_unit_test(a_stream_stops_while_moved_is_written),

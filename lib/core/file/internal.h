@@ -126,7 +126,7 @@ void file_thread_wake();
 /* One pass over all groups: what holds for many of them is found out once. Bits by slot. */
 struct file_pass {
 	u64 polled_ns; /* disk_take() was called */
-	u64 checked = 0, lost = 0;
+	u64 checked = 0, lost = 0, closed = 0;
 	u64 full = 0; /* there is no memory to read ahead */
 };
 static_assert(max_devices <= 64);
@@ -137,6 +137,8 @@ bool file_step(file_group *g, file_pass *pass);
 bool file_is_over(const file_group *g);
 /* Handles the result of a piece's request. */
 void file_piece_done(piece *p);
+/* The device is not open any more. */
+int file_fail_closed(const operation *op);
 
 /* ---- cached.cpp: reads from the page cache ------------------------------------------------------------------ */
 

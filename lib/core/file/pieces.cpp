@@ -69,12 +69,13 @@ static int block_new(const device *dev, piece_block **out)
 	return 0;
 }
 
-static int block_of(unsigned slot, piece_block **out)
+static int block_of(const operation *op, piece_block **out)
 {
+	const unsigned slot = op->r.f->slot;
 	const slot_guard dev(slot);
 
 	if (!dev)
-		return fail(ENODEV, "device %u, for which the file was imported, is not open", slot);
+		return file_fail_closed(op);
 	/* First: after a loss is detected no memory that the lost device can access may be used. */
 	devices_note_loss();
 	piece_block *&b = blocks[dev->isolated() ? 1 + slot : 0];
@@ -94,7 +95,7 @@ piece *piece_take(operation *op, int *err)
 	const bool ahead = !g->entered;
 	piece_block *b = nullptr;
 
-	*err = block_of(op->r.f->slot, &b);
+	*err = block_of(op, &b);
 	if (*err || !b->free || g->held >= std::max(1u, (g->held + b->n_free) / 2) || (ahead && b->ahead >= most_ahead))
 		return nullptr;
 	piece *p = b->free;

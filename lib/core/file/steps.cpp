@@ -288,7 +288,7 @@ static int copy_piece(operation *op, void *dst, const void *src, u64 n)
 	const race_entered scope; /* by the call */
 
 	if (!dev)
-		return fail(ENODEV, "device %u is not open", op->r.f->slot);
+		return file_fail_closed(op);
 	int err = copy_mapped(dst, src, n);
 	if (err > 0)
 		err = copy_sync(dev.get(), dst, src, n, deadline::never());
@@ -527,7 +527,19 @@ static bool hangs(const operation *op, u64 polled_ns)
 	return op->g->entered && op->r.op != file_op::sync && polled_ns > since + u64(config_get().hang_ms) * ns_per_ms;
 }
 
-static bool is_lost(const file_group *g, file_pass *pass)
+/* An operation of a stream is cancelled by the close, which returns the loss of its device. */
+static int closed_error(const file_group *g)
+{
+	return !g->s ? EBADF : g->s->dev->lost() ? ENODEV : ECANCELED;
+}
+
+int file_fail_closed(const operation *op)
+{
+	return fail(closed_error(op->g), "device %u, for which the file was imported, was closed", op->r.f->slot);
+}
+
+/* A positive errno if the device was lost or closed. */
+static int device_error(const file_group *g, file_pass *pass)
 {
 	const u64 bit = slot_bit(g->items);
 
@@ -535,9 +547,10 @@ static bool is_lost(const file_group *g, file_pass *pass)
 		const slot_guard dev(g->items->r.f->slot);
 
 		pass->checked |= bit;
-		pass->lost |= !dev || dev->lost() ? bit : 0;
+		pass->closed |= dev ? 0 : bit;
+		pass->lost |= dev && dev->lost() ? bit : 0;
 	}
-	return pass->lost & bit;
+	return pass->closed & bit ? closed_error(g) : pass->lost & bit ? ENODEV : 0;
 }
 
 static bool step_operation(operation *op, file_pass *pass)
@@ -578,8 +591,8 @@ bool file_step(file_group *g, file_pass *pass)
 	if (!g->left)
 		return false;
 	/* First: the stream of a lost device drops its gates. */
-	if (is_lost(g, pass))
-		return finish_all(g, ENODEV);
+	if (const int err = device_error(g, pass))
+		return finish_all(g, err);
 	if (load_acquire(&g->front) != front_here)
 		return finish_all(g, ECANCELED);
 	const bool moved = enter(g);

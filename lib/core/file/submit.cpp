@@ -7,6 +7,7 @@
 #include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
 #include "lib/core/copy/copy.h"
+#include "lib/core/stream/guard.h"
 #include "lib/core/stream/task.h"
 
 #include <algorithm>
@@ -318,6 +319,9 @@ static int run(const file_request &r, deadline until, u64 *landed)
 {
 	file_request left = r;
 
+	/* It may be closed later, too, which ends the call. */
+	if (!slot_guard(r.f->slot))
+		return fail(EBADF, "device %u, for which the file was imported, was closed", r.f->slot);
 	if (r.op == file_op::read && file_reads_cached(r.f) && !file_begins_on_disk(r, 0)) {
 		if (const int err = check_request(r))
 			return err;

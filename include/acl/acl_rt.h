@@ -1409,8 +1409,9 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemSetImportPid(const char *key, int32_t *p
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags);
 /*
- * Closes an import: of the device of the thread's context, if that has imported the key, else of any device; or the
- * export itself. 100000: NULL; 107000: no such key.
+ * Closes an import: of the device of the thread's context, if that has imported the key; if not, the export; and if
+ * there is none, the import of another device. In a thread without a context imports are closed first, then the export.
+ * 100000: NULL; 107000: no such key.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemClose(const char *key);
 /* Accepted for live keys: there is one link.  100000: NULL; 107000: no such attribute or key. */

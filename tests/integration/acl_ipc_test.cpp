@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -345,10 +346,38 @@ static pid_t start(int (*run)())
 	_exit(run());
 }
 
+/* Without a context: all imports, then the export. */
+static void test_close_without_a_context(void **)
+{
+	void *p, *one, *two, *none;
+	char key[65];
+
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtMalloc(&p, size, ACL_MEM_MALLOC_HUGE_FIRST));
+	GOOD(aclrtIpcMemGetExportKey(p, size, key, sizeof(key), ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION));
+	GOOD(aclrtIpcMemImportByKey(&one, key, 0));
+	GOOD(aclrtSetDevice(1));
+	GOOD(aclrtIpcMemImportByKey(&two, key, 0));
+	std::thread([&] {
+		GOOD(aclrtIpcMemClose(key));
+		GOOD(aclrtIpcMemClose(key));
+	}).join();
+	/* It is still exported. */
+	GOOD(aclrtIpcMemImportByKey(&two, key, 0));
+	GOOD(aclrtIpcMemClose(key));
+	std::thread([&] { GOOD(aclrtIpcMemClose(key)); }).join();
+	assert_int_equal(aclrtIpcMemImportByKey(&none, key, 0), 107000);
+	GOOD(aclrtResetDevice(1));
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtFree(p));
+	GOOD(aclrtResetDevice(0));
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_recorder_dies),
-				    cmocka_unit_test(test_export_is_closed)};
+				    cmocka_unit_test(test_export_is_closed),
+				    cmocka_unit_test(test_close_without_a_context)};
 
 	if (pipe(to_child) || pipe(to_victim) || pipe(from_victim))
 		return 1;

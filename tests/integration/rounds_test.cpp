@@ -222,7 +222,7 @@ int acl_key_last()
 	char key[65], other[65];
 	void *m, *again;
 
-	/* Without a context, the key's export is closed first, then its import. */
+	/* The key's import is closed first, then its export. */
 	return aclrtSetDevice(1) ?: aclrtMalloc(&m, MiB, ACL_MEM_MALLOC_HUGE_FIRST) ?:
 	       aclrtIpcMemGetExportKey(m, MiB, key, sizeof(key), 1) ?:
 	       aclrtIpcMemGetExportKey(m, page, other, sizeof(other), 1) ?: aclrtIpcMemImportByKey(&again, key, 0) ?:

@@ -71,8 +71,8 @@ int ipc_memory_allow(const char *key, const s32 *pids, size_t n);
 /* Maps it as device memory of dev; imports of a key for one device are counted, another device gets its own mapping. */
 int ipc_memory_import(device *dev, const char *key, void **out);
 /*
- * Closes the import of this key for the device in the slot (-1: none); without one, the export; without that, the
- * import for another device. -ENOENT.
+ * Closes the import of this key for the device in the slot; without one, the export; without that, the import for
+ * another device. Slot -1, for no device: imports first. -ENOENT.
  */
 int ipc_memory_close(const char *key, int slot);
 int ipc_memory_close_at(const void *ptr);

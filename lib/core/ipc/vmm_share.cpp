@@ -494,16 +494,17 @@ int ipc_memory_close(const char *key, int slot)
 	std::unique_lock guard(st.lock);
 	const auto out = st.exports.find(key);
 	auto in = st.imports.find(import_name(key, slot).text);
-	if (in == st.imports.end() && out != st.exports.end()) {
-		export_end(out->second);
-		st.exports.erase(out);
+	/* A device that has not imported the key is that of the export. */
+	if (in == st.imports.end() && (slot < 0 || out == st.exports.end()))
+		in = find_import(st, key);
+	if (in != st.imports.end()) {
+		import_drop(guard, in);
 		return 0;
 	}
-	if (in == st.imports.end())
-		in = find_import(st, key);
-	if (in == st.imports.end())
+	if (out == st.exports.end())
 		return was_ended(st, key) ? 0 : no_key();
-	import_drop(guard, in);
+	export_end(out->second);
+	st.exports.erase(out);
 	return 0;
 }
 

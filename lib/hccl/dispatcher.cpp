@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/barrier.h"
+#include "lib/core/base/slab.h"
 #include "lib/hccl/table.h"
 
 namespace hccl {
 namespace {
 
-constexpr size_t max_dispatchers = 4096;
-constinit dispatcher table[max_dispatchers];
-
-dispatcher *take_slot()
-{
-	for (dispatcher &d : table) {
-		u32 expected = dispatcher::unused;
-
-		/* acquire: the destroying thread's writes to the slot are visible */
-		if (usdma::cmpxchg_acquire(&d.state, &expected, dispatcher::making))
-			return &d;
-	}
-	return nullptr;
-}
+constinit usdma::no_destructor<usdma::core::slab<dispatcher, 4096, usdma::core::handle_kind::dispatcher>> table;
 
 HcclResult set_device(dispatcher *d, s32 phy)
 {
@@ -42,13 +29,7 @@ HcclResult set_device(dispatcher *d, s32 phy)
 
 dispatcher *find_dispatcher(HcclDispatcher handle)
 {
-	uintptr_t at = uintptr_t(handle), from = uintptr_t(table);
-	dispatcher *d = static_cast<dispatcher *>(handle);
-
-	if (at < from || at >= from + sizeof(table) || (at - from) % sizeof(dispatcher))
-		return nullptr;
-	/* acquire: pairs with the release in HcclDispatcherInit, which publishes the fields */
-	return usdma::load_acquire(&d->state) == dispatcher::live ? d : nullptr;
+	return table->find(handle);
 }
 
 } // namespace hccl
@@ -66,34 +47,33 @@ HcclResult HcclDispatcherInit(DispatcherType type, const s32 devicePhyId, HcclDi
 		log_warn("hccl: dispatcher type %d needs an AI CPU, which a copy engine lacks", int(type));
 		return HCCL_E_NOT_SUPPORT;
 	}
-	d = hccl::take_slot();
+	d = hccl::table->get();
 	if (!d)
 		return HCCL_E_MEMORY;
 	d->type = type;
 	usdma::store_relaxed(&d->wait_seconds, u32(NOTIFY_DEFAULT_WAIT_TIME));
 	if (HcclResult ret = hccl::set_device(d, devicePhyId)) {
-		usdma::store_release(&d->state, dispatcher::unused);
+		hccl::table->put(d);
 		return ret;
 	}
-	usdma::store_release(&d->state, dispatcher::live); /* the fields before the state */
-	*out = d;
+	hccl::table->publish(d);
+	*out = reinterpret_cast<HcclDispatcher>(d->alive);
 	return HCCL_SUCCESS;
 }
 
 HcclResult HcclDispatcherDestroy(HcclDispatcher handle)
 {
 	dispatcher *d = find_dispatcher(handle);
-	u32 expected = dispatcher::live;
 
 	if (!handle)
 		return HCCL_SUCCESS;
-	if (!d || !usdma::cmpxchg_seq_cst(&d->state, &expected, dispatcher::making))
+	if (!d || !usdma::core::handle_end(d, handle))
 		return HCCL_E_PTR;
 	if (d->device_set) {
 		if (aclError code = aclrtResetDevice(d->device))
 			hccl::acl_failed("aclrtResetDevice", code);
 	}
-	usdma::store_release(&d->state, dispatcher::unused); /* after all writes to the slot */
+	hccl::table->put(d);
 	return HCCL_SUCCESS;
 }
 

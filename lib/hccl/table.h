@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The dispatchers of a process, in a table so that a handle can be checked without dereferencing it. */
+/* The dispatchers of a process, by handles that are checked, and never name another one. */
 #pragma once
 
 #include "lib/hccl/call.h"
@@ -8,10 +8,8 @@
 
 namespace hccl {
 
-struct dispatcher {
-	enum state : u32 { unused, making, live };
-
-	u32 state = unused; /* atomic */
+struct alignas(64) dispatcher {
+	usdma::u64 alive = 0; /* the handle */
 	DispatcherType type = DispatcherType::DISPATCHER_NORMAL;
 	s32 device = HOST_DEVICE_ID;                 /* ACL's logical number */
 	bool device_set = false;                     /* set here, so reset by HcclDispatcherDestroy */

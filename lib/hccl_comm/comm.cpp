@@ -117,8 +117,7 @@ HcclResult init(u32 size, const HcclRootInfo *info, u32 rank, const HcclCommConf
 		destroy(c);
 		return ret;
 	}
-	publish(c);
-	*out = c;
+	*out = publish(c);
 	return HCCL_SUCCESS;
 }
 
@@ -145,7 +144,7 @@ void *init_member(void *arg)
 	if (m->result)
 		(void)aclrtResetDevice(m->device);
 	else
-		static_cast<comm *>(*m->out)->owns_device = true;
+		find_comm(*m->out)->owns_device = true;
 	return nullptr;
 }
 
@@ -209,9 +208,9 @@ HcclResult HcclCommInitAll(uint32_t ndev, int32_t *devices, HcclComm *comms)
 
 HcclResult HcclCommDestroy(HcclComm handle)
 {
-	auto *c = static_cast<comm *>(handle);
+	comm *const c = withdraw(handle);
 
-	if (!withdraw(c))
+	if (!c)
 		return HCCL_E_PTR;
 	destroy(c);
 	return HCCL_SUCCESS;

@@ -89,7 +89,8 @@ struct comm {
 	bool stop = false;    /* under state */
 	pthread_t monitor{};
 
-	comm *next = nullptr; /* of the table */
+	HcclComm handle = nullptr; /* a number that no other one had, or will have */
+	comm *next = nullptr;      /* of the table */
 };
 
 /* ---- table.cpp ---------------------------------------------------------------------------------------- */
@@ -98,9 +99,9 @@ struct comm {
 comm *find_comm(HcclComm handle);
 /* Calls f under the table's lock, which HcclCommDestroy() takes too: for calls that any thread may make at any time. */
 HcclResult with_comm(HcclComm handle, HcclResult (*f)(comm *c, void *arg), void *arg);
-void publish(comm *c);
-/* False: it is none. */
-bool withdraw(comm *c);
+HcclComm publish(comm *c);
+/* nullptr: it is none. */
+comm *withdraw(HcclComm handle);
 
 /* ---- resources.cpp ------------------------------------------------------------------------------------ */
 

@@ -7,6 +7,9 @@ namespace {
 
 constinit std::mutex lock;
 constinit comm *first = nullptr;
+/* Of the handles: 2^56 do not wrap. */
+constinit u64 last = 0;
+constexpr u64 mark = 0xcc;
 
 } // namespace
 
@@ -14,7 +17,7 @@ static comm *find(HcclComm handle)
 {
 	comm *c = first;
 
-	while (c && c != handle)
+	while (c && c->handle != handle)
 		c = c->next;
 	return c;
 }
@@ -34,25 +37,26 @@ HcclResult with_comm(HcclComm handle, HcclResult (*f)(comm *c, void *arg), void 
 	return c ? f(c, arg) : HCCL_E_PTR;
 }
 
-void publish(comm *c)
+HcclComm publish(comm *c)
 {
 	const std::lock_guard hold(lock);
 
+	c->handle = reinterpret_cast<HcclComm>(++last << 8 | mark);
 	c->next = first;
 	first = c;
+	return c->handle;
 }
 
-bool withdraw(comm *c)
+comm *withdraw(HcclComm handle)
 {
 	const std::lock_guard hold(lock);
 
-	for (comm **at = &first; *at; at = &(*at)->next) {
-		if (*at == c) {
+	for (comm **at = &first; *at; at = &(*at)->next)
+		if (comm *const c = *at; c->handle == handle) {
 			*at = c->next;
-			return true;
+			return c;
 		}
-	}
-	return false;
+	return nullptr;
 }
 
 } // namespace usdma::hccl_comm

@@ -59,6 +59,7 @@ enum class handle_kind : u8 {
 	notify,
 	model,
 	task_group,
+	dispatcher,
 	test,
 };
 

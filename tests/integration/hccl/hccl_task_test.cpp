@@ -61,6 +61,21 @@ void test_dispatcher(void **)
 	assert_int_equal(HcclDispatcherDestroy(&d), HCCL_E_PTR);
 }
 
+/* The handle of a dispatcher that was destroyed is that of no other one. */
+void test_dispatcher_is_no_other(void **)
+{
+	HcclDispatcher old = nullptr, d = nullptr;
+
+	assert_int_equal(HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, HOST_DEVICE_ID, &old), HCCL_SUCCESS);
+	assert_int_equal(HcclDispatcherDestroy(old), HCCL_SUCCESS);
+	for (int i = 0; i < 10000; i++) {
+		assert_int_equal(HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, HOST_DEVICE_ID, &d),
+				 HCCL_SUCCESS);
+		assert_int_equal(HcclSetExecTimeOut(old, 1), HCCL_E_PTR);
+		assert_int_equal(HcclDispatcherDestroy(d), HCCL_SUCCESS);
+	}
+}
+
 /* A dispatcher creates the context of a thread that has none, and destroys it with itself. */
 void test_dispatcher_sets_device(void **)
 {
@@ -391,6 +406,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_dispatcher),
+		cmocka_unit_test(test_dispatcher_is_no_other),
 		cmocka_unit_test(test_dispatcher_sets_device),
 		cmocka_unit_test(test_d2d_pointers),
 		cmocka_unit_test(test_d2d_copies),

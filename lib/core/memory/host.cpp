@@ -117,18 +117,24 @@ static arena *arena_with_space(const host_request &w, bool *unsafe)
 	return nullptr;
 }
 
-/* Closes an empty arena, but retains one for small blocks. */
+static arena *other_empty(const arena *a)
+{
+	for (auto &[key, other] : mem_state().arenas)
+		if (other.get() != a && !other->single && other->where->reach == a->where->reach &&
+		    other->blocks.empty())
+			return other.get();
+	return nullptr;
+}
+
+/* Closes an empty arena, but retains one for small blocks: the largest, or all would be made again. */
 static void arena_quiesce(arena *a)
 {
 	if (!a->blocks.empty())
 		return;
-	bool keep = !a->single && !range_is_tainted(a->where) && range_is_reached(a->where);
-	for (auto &[key, other] : mem_state().arenas)
-		if (other.get() != a && !other->single && other->where->reach == a->where->reach &&
-		    other->blocks.empty())
-			keep = false;
-	if (!keep)
-		arena_close(a);
+	if (a->single || range_is_tainted(a->where) || !range_is_reached(a->where))
+		return arena_close(a);
+	if (arena *other = other_empty(a))
+		arena_close(other->blocks.size() < a->blocks.size() ? other : a);
 }
 
 void arena_put_block(arena *a, u64 offset)
@@ -230,11 +236,27 @@ static int carve_from_any_present(const host_request &w, void **out)
 	return carve_from_present(w, out, &unsafe);
 }
 
+/*
+ * Of the next arena for small blocks: as much as there is, so that a program that needs little takes little, and one that
+ * needs much makes few.
+ */
+static u64 shared_size(const host_request &w)
+{
+	const u64 most = config_get().host_arena;
+	u64 present = 0;
+	std::lock_guard guard(mem_state().lock);
+
+	for (auto &[key, a] : mem_state().arenas)
+		if (!a->single && a->node == w.node && a->where->reach == w.reach)
+			present += a->blocks.size();
+	return std::min(most, std::max(align_up(w.size, page_huge), align_down(present, page_huge)));
+}
+
 static int carve_from_new(const host_request &w, void **out)
 {
 	const bool single = is_large(w.size);
 	const u64 whole = single ? align_up(w.size, w.size >= page_huge ? page_huge : os_page_size()) :
-				   align_up(config_get().host_arena, os_page_size());
+				   align_up(shared_size(w), os_page_size());
 	std::unique_ptr<backing> mem;
 	std::unique_ptr<arena> a;
 	/* Faulting in and mapping are slow: not under the lock. */

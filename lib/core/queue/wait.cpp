@@ -209,7 +209,7 @@ void note_gated_poll()
 
 	if (fetch_add_relaxed(&polls, 1) % every != every - 1)
 		return;
-	if (!sched_getaffinity(getpid(), sizeof(cpus), &cpus) && CPU_COUNT(&cpus) == 1)
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) == 1)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
 }
 

@@ -134,13 +134,14 @@ static bool overlaps(const held_range &h, u64 first, u64 end)
 	return load_acquire(&h.first) < end && first < h_end;
 }
 
-bool section_holds(u64 first, u64 end)
+const held_range *section_holder(u64 first, u64 end)
 {
 	for (const section_record *r = load_acquire(&records->all); r; r = r->next)
 		for (const auto &both : r->held)
-			if (overlaps(both[0], first, end) || overlaps(both[1], first, end))
-				return true;
-	return false;
+			for (const held_range &h : both)
+				if (overlaps(h, first, end))
+					return &h;
+	return nullptr;
 }
 
 /* Acquire: the thread's accesses inside the section precede what follows. */

@@ -85,8 +85,8 @@ private:
 	section_record *const r_;
 };
 
-/* A thread holds a part of this range. */
-bool section_holds(u64 first, u64 end);
+/* By which a thread holds a part of this range; nullptr: none does. It is never freed. */
+const held_range *section_holder(u64 first, u64 end);
 
 /* Returns when every section entered before has been left. Must not be called inside one. */
 void grace_wait();

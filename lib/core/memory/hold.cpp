@@ -66,7 +66,7 @@ void hold_wait(const region &removed, deadline until)
 	static constexpr timespec nap = {0, 50000};
 	const u64 first = race_key(removed.space == dma::space::host, removed.slot, removed.base + removed.delta);
 
-	while (section_holds(first, first + removed.size) && !until.passed())
+	while (section_holder(first, first + removed.size) && !until.passed())
 		nanosleep(&nap, nullptr);
 }
 

@@ -3,7 +3,7 @@
  * Memory that the CPU accesses. An access may take any time: a page of the program's memory may have to come from a
  * disk, a server or userfaultfd. So it is made outside of read sections, and holds the memory meanwhile: what is freed
  * is not used for anything else before, and an unregistration waits. It is noted in the thread's record: the thread
- * that frees memory removes its region, waits for read sections, then reads the records (section_holds()).
+ * that frees memory removes its region, waits for read sections, then reads the records (section_holder()).
  */
 #pragma once
 

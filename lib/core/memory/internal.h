@@ -28,6 +28,7 @@
 #include "driver/base/huge_pages.h"
 #include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
+#include "lib/core/base/section.h"
 #include "lib/core/check/race.h"
 #include "lib/core/device/device.h"
 #include "lib/core/memory/heap.h"
@@ -198,6 +199,9 @@ struct memory_state {
 	/* For is_blocked(); atomic: all lists wait for this number in this ring, or for gated_left to change. */
 	hw_queue *blocked_by = nullptr;
 	u64 blocked_until = 0, blocked_gate = 0;
+	/* … and the first of `held` for this one to change. */
+	const held_range *held_by = nullptr;
+	u64 held_end = 0;
 };
 
 memory_state &mem_state();

@@ -201,25 +201,30 @@ static unsigned list_of(const deferred_free &item)
 	return reach & reach_common ? max_devices : unsigned(__builtin_ctz(reach));
 }
 
-static bool is_held(bool host, unsigned slot, u64 dma, u64 size)
+static const held_range *holder_of(bool host, unsigned slot, u64 dma, u64 size)
 {
 	const u64 first = race_key(host, slot, dma);
 
-	return section_holds(first, first + size);
+	return section_holder(first, first + size);
 }
 
-/* By a copy of the CPU, which began before. */
-static bool is_held(const deferred_free &item)
+/* A copy by the CPU, which began before; nullptr: there is none. */
+static const held_range *holder_of(const deferred_free &item)
 {
 	const device_heap *h = item.what == deferred_free::device_block ? heap_of(item.dev) : nullptr;
 	const dma_range *sp = reach_of(item);
 
 	if (h)
-		return is_held(h->space == dma::space::host, item.dev->slot, h->dma + item.offset,
-			       h->blocks.size_at(item.offset));
+		return holder_of(h->space == dma::space::host, item.dev->slot, h->dma + item.offset,
+				 h->blocks.size_at(item.offset));
 	if (item.what == deferred_free::arena_block)
-		return is_held(true, 0, sp->iova + item.offset, item.from->blocks.size_at(item.offset));
-	return sp && is_held(true, 0, sp->iova, sp->size);
+		return holder_of(true, 0, sp->iova + item.offset, item.from->blocks.size_at(item.offset));
+	return sp ? holder_of(true, 0, sp->iova, sp->size) : nullptr;
+}
+
+static bool is_held(const deferred_free &item)
+{
+	return holder_of(item);
 }
 
 static bool is_of_list(const device *dev, unsigned list)
@@ -345,34 +350,34 @@ static void list_run(unsigned i)
 	}
 }
 
-/* What the CPU accessed when it passed. */
-static void held_run()
+/* Ends what has passed, and does not stay for another reason any more. */
+static void passed_run(deferred_list *list, bool (*stays)(const deferred_free &), void (*end)(deferred_free *))
 {
 	deferred_list over;
 
-	list_filter(&mem_state().held, [&over](deferred_free *item) {
-		if (is_held(*item))
+	list_filter(list, [&](deferred_free *item) {
+		if (stays(*item))
 			return false;
 		over.add(item);
 		return true;
 	});
 	while (over.first)
-		release(over.take());
+		end(over.take());
 }
 
 /* ---- for calls that need not run the lists ---------------------------------------------------------------- */
 
-/* What all lists wait for, if that is one device. */
-static const device *find_blocker()
+/* What all lists wait for, if that is one device. *empty: they wait for nothing. */
+static const device *find_blocker(bool *empty)
 {
 	const memory_state &m = mem_state();
 	const device *found = nullptr;
 
-	if (m.held.first)
-		return nullptr;
+	*empty = true;
 	for (unsigned i = 0; i <= max_devices; i++) {
 		if (!m.deferred[i].first)
 			continue;
+		*empty = false;
 		const device *dev = find_behind(i, m.deferred[i].first->serial);
 		if (!dev || (found && found != dev))
 			return nullptr;
@@ -381,14 +386,28 @@ static const device *find_blocker()
 	return found;
 }
 
+/* The first of those that the CPU accesses still is. True also: there are none. */
+static bool note_holder()
+{
+	memory_state &m = mem_state();
+	const held_range *const by = m.held.first ? holder_of(*m.held.first) : nullptr;
+	const u64 end = by ? load_relaxed(&by->end) : 0;
+
+	store_relaxed(&m.held_end, end);
+	store_relaxed(&m.held_by, by);
+	return !m.held.first || end;
+}
+
 static void note_blocker()
 {
 	memory_state &m = mem_state();
-	const device *dev = find_blocker();
+	bool empty;
+	const bool held = note_holder();
+	const device *dev = find_blocker(&empty);
 	hw_queue *l = nullptr;
-	u64 gate = 0;
+	u64 gate = held && empty ? load_relaxed(&gated_left) : 0;
 
-	if (dev && dev->grace.n && !dev->grace.ended) {
+	if (held && dev && dev->grace.n && !dev->grace.ended) {
 		const unsigned first = dev->grace.first;
 
 		l = dev->grace.batch[first].marked ? dev->grace.blocked : nullptr;
@@ -404,9 +423,12 @@ static void note_blocker()
 static bool is_blocked()
 {
 	const memory_state &m = mem_state();
+	const held_range *const by = load_relaxed(&m.held_by);
 	const read_section in;
 	const hw_queue *l = in ? load_acquire(&m.blocked_by) : nullptr;
 
+	if (by && load_relaxed(&by->end) != load_relaxed(&m.held_end))
+		return false;
 	if (l)
 		return dma::completed(l->ch) < load_relaxed(&m.blocked_until) && !l->dev->lost();
 	return load_relaxed(&m.blocked_gate) == load_relaxed(&gated_left);
@@ -424,7 +446,7 @@ static void lists_run()
 	for (device *dev : m.attached)
 		if (dev)
 			device_advance(dev);
-	held_run();
+	passed_run(&m.held, is_held, release);
 	for (unsigned i = 0; i <= max_devices; i++)
 		list_run(i);
 	note_blocker();
@@ -479,21 +501,6 @@ static void deferred_forget(device *dev)
 	list_filter(&m.retained, drop);
 }
 
-/* A lost device has quiesced. */
-static void retained_run()
-{
-	deferred_list over;
-
-	list_filter(&mem_state().retained, [&](deferred_free *item) {
-		if (is_written_by_lost(*item))
-			return false;
-		over.add(item);
-		return true;
-	});
-	while (over.first)
-		complete_free(over.take());
-}
-
 void memory_reclaim()
 {
 	if (likely(!load_relaxed(&mem_state().deferred_count)) || is_blocked())
@@ -525,7 +532,7 @@ static void lost_bit_put(device *dev)
 	for (auto &[iova, sp] : m.ranges)
 		sp.mapped_by_lost &= ~bit;
 	m.lost_bits &= ~bit;
-	retained_run();
+	passed_run(&m.retained, is_written_by_lost, complete_free);
 	ranges_quiesce();
 }
 

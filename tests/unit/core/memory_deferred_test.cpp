@@ -2,6 +2,7 @@
 /* Freed memory that waits until no device can access it, and concurrent threads. */
 #include "tests/unit/core/memory_rig.h"
 #include "lib/core/base/section.h"
+#include "lib/core/memory/hold.h"
 #include "lib/core/memory/memory.h"
 
 #include <cstring>
@@ -208,6 +209,32 @@ static void many_frees_cost_nothing(void **)
 	assert_int_equal(device_free(again), 0);
 }
 
+/* Memory that passed while the CPU accesses it: the lists run again when it does not any more. */
+static void held_memory_costs_nothing(void **)
+{
+	attached f(0);
+	void *p = pinned(2 * MiB);
+	memory_hold held;
+	const size_t before = f.vfio().count();
+
+	assert_int_equal(held.take(translate(p)), 0);
+	assert_int_equal(host_free(p), 0);
+	memory_reclaim();
+	assert_non_null(mem_state().held.first);
+	const u64 queries = test::gated_queries;
+	for (int i = 0; i < 100; i++) {
+		f.post(1);
+		f.complete();
+		memory_reclaim();
+	}
+	assert_int_equal(test::gated_queries, queries);
+	assert_int_equal(f.vfio().count(), before);
+	held.drop();
+	memory_reclaim();
+	assert_int_equal(f.vfio().count(), before - 1);
+	assert_int_equal(mem_state().deferred_count, 0);
+}
+
 /* A thread that has found the memory posts its request after the free: the memory is not reused before. */
 static void freed_while_a_reader_posts(void **)
 {
@@ -409,6 +436,7 @@ int main()
 		unit(freed_under_a_queue_lock),
 		unit(others_are_not_waited_for),
 		unit(many_frees_cost_nothing),
+		unit(held_memory_costs_nothing),
 		unit(freed_while_a_reader_posts),
 		unit(unregistration_waits_for_its_users),
 		unit(alloc_waits_for_deferred_frees),

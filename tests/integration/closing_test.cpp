@@ -163,7 +163,7 @@ static void nothing_passes_a_dropped_gate(void **)
 
 /* ---- a destroyer beside the close ----------------------------------------------------------------------- */
 
-/* The first lock that a destroy takes: the one under which it ends the handle. */
+/* The first lock that a destroy takes: the one under which it invalidates the handle. */
 static const void *lock_of_handles(usdma_device *dev)
 {
 	const void *first = nullptr;
@@ -171,14 +171,14 @@ static const void *lock_of_handles(usdma_device *dev)
 	usdma_stream *s;
 
 	WORKS(usdma_stream_create(dev, nullptr, &s));
-	watch_locks(&hooks);
+	hook_locks(&hooks);
 	const int err = usdma_stream_destroy(s);
-	watch_locks(nullptr);
+	hook_locks(nullptr);
 	assert_int_equal(err, 0);
 	return first;
 }
 
-/* Stops when it has ended the handle, in the middle of the destroy. */
+/* Stops when the handle is invalid, in the middle of the destroy. */
 static void destroy_in_two_steps(usdma_stream *s, int *result)
 {
 	bool first = true;
@@ -189,14 +189,14 @@ static void destroy_in_two_steps(usdma_stream *s, int *result)
 					  }
 				  }};
 
-	watch_locks(&hooks);
+	hook_locks(&hooks);
 	*result = usdma_stream_destroy(s);
-	watch_locks(nullptr);
+	hook_locks(nullptr);
 }
 
 /*
- * A thread ends the handle of a stream after the close has waited for calls in progress, and before it takes the
- * streams. The close comes to the lock of handles again, which shows that it waits for that thread: only then that goes on.
+ * A thread invalidates the handle of a stream after the close has waited for calls in progress, and before it takes
+ * the streams. The close comes to the lock of handles again, as it waits for that thread, which goes on only then.
  */
 static void close_waits_for_a_late_destroyer(void **)
 {
@@ -219,9 +219,9 @@ static void close_waits_for_a_late_destroyer(void **)
 					  }
 				  },
 				  {}};
-	watch_locks(&hooks);
+	hook_locks(&hooks);
 	const int err = usdma_close(dev);
-	watch_locks(nullptr);
+	hook_locks(nullptr);
 	/* Else the destroyer is still there, with what the close has freed. */
 	if (times == 1)
 		destroyer.detach();

@@ -6,11 +6,11 @@
 
 using usdma::test::lock_hooks;
 
-static thread_local const lock_hooks *watched;
+static thread_local const lock_hooks *hooked;
 
-void usdma::test::watch_locks(const lock_hooks *hooks)
+void usdma::test::hook_locks(const lock_hooks *hooks)
 {
-	watched = hooks;
+	hooked = hooks;
 }
 
 using mutex_function = int(pthread_mutex_t *);
@@ -24,8 +24,8 @@ extern "C" [[gnu::visibility("default")]] int pthread_mutex_lock(pthread_mutex_t
 {
 	static mutex_function *const real = next_of("pthread_mutex_lock");
 
-	if (watched && watched->before_lock)
-		watched->before_lock(m);
+	if (hooked && hooked->before_lock)
+		hooked->before_lock(m);
 	return real(m);
 }
 
@@ -34,7 +34,7 @@ extern "C" [[gnu::visibility("default")]] int pthread_mutex_unlock(pthread_mutex
 	static mutex_function *const real = next_of("pthread_mutex_unlock");
 	const int err = real(m);
 
-	if (watched && watched->after_unlock)
-		watched->after_unlock(m);
+	if (hooked && hooked->after_unlock)
+		hooked->after_unlock(m);
 	return err;
 }

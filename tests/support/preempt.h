@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Preemption where a test wants it: a program with preempt_dep calls these before a thread locks a std::mutex, in the
+ * Preemption where a test needs it: a program with preempt_dep calls these before a thread locks a std::mutex, in the
  * library too, and after it has unlocked one. There the thread may wait for another one.
  */
 #pragma once
@@ -15,6 +15,6 @@ struct lock_hooks {
 };
 
 /* Of the calling thread; nullptr: no more. What they call must not lock a mutex. */
-void watch_locks(const lock_hooks *hooks);
+void hook_locks(const lock_hooks *hooks);
 
 } // namespace usdma::test

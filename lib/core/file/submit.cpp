@@ -319,7 +319,7 @@ static int run(const file_request &r, deadline until, u64 *landed)
 {
 	file_request left = r;
 
-	/* It may be closed later, too, which ends the call. */
+	/* It may be closed later, too: then the thread finds out. */
 	if (!slot_guard(r.f->slot))
 		return fail(EBADF, "device %u, for which the file was imported, was closed", r.f->slot);
 	if (r.op == file_op::read && file_reads_cached(r.f) && !file_begins_on_disk(r, 0)) {

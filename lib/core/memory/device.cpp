@@ -529,8 +529,8 @@ int heap_attach(device *dev)
 }
 
 /*
- * Blocks that were not freed are not found any more. Work of other devices with this memory fails from the unmapping on;
- * until it has ended, the IOVA is not used for other memory.
+ * Blocks that were not freed are not found any more. Work of other devices with this memory fails from the unmapping
+ * on; until it has ended, the IOVA is not used for other memory.
  */
 static void heap_end(device *dev)
 {

@@ -237,8 +237,8 @@ static int carve_from_any_present(const host_request &w, void **out)
 }
 
 /*
- * Of the next arena for small blocks: as much as there is, so that a program that needs little takes little, and one that
- * needs much makes few.
+ * Of the next arena for small blocks: as much as there is, so that a program that needs little takes little, and one
+ * that needs much makes few.
  */
 static u64 shared_size(const host_request &w)
 {

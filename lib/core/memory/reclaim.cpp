@@ -350,7 +350,7 @@ static void list_run(unsigned i)
 	}
 }
 
-/* Ends what has passed, and does not stay for another reason any more. */
+/* Completes what has passed, and does not stay for another reason any more. */
 static void passed_run(deferred_list *list, bool (*stays)(const deferred_free &), void (*end)(deferred_free *))
 {
 	deferred_list over;

@@ -568,12 +568,32 @@ static void wrong_groups(void **)
 	assert_int_equal(HcclCommDestroy(nullptr), HCCL_E_PTR);
 }
 
+/* The handle of a communicator that was destroyed is that of no other one. */
+static void a_stale_handle(void **)
+{
+	HcclComm stale = nullptr, comm;
+	HcclRootInfo root;
+	uint32_t n;
+
+	assert_int_equal(aclrtSetDevice(0), 0);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(HcclGetRootInfo(&root), 0);
+		assert_int_equal(HcclCommInitRootInfo(1, &root, 0, &comm), 0);
+		assert_int_equal(HcclGetRankSize(comm, &n), 0);
+		assert_int_equal(HcclGetRankSize(stale, &n), HCCL_E_PTR);
+		assert_int_equal(HcclCommDestroy(stale), HCCL_E_PTR);
+		assert_int_equal(HcclCommDestroy(comm), 0);
+		stale = stale ? stale : comm;
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {cmocka_unit_test(in_processes), cmocka_unit_test(in_two_processes),
 				    cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_is_late),
 				    /* From here on this process uses the library, and must not fork. */
-				    cmocka_unit_test(in_threads), cmocka_unit_test(wrong_groups)};
+				    cmocka_unit_test(in_threads), cmocka_unit_test(wrong_groups),
+				    cmocka_unit_test(a_stale_handle)};
 	std::string list = getenv("USDMA_DEVICES");
 
 	seed(); /* before the forks */

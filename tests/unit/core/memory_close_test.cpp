@@ -11,11 +11,11 @@ using namespace usdma;
 using namespace usdma::core;
 using test::attached;
 using test::fake;
+using test::hook_locks;
 using test::lock_hooks;
 using test::on_device;
 using test::own_memory;
 using test::pages;
-using test::watch_locks;
 
 /* ---- messages to a device that is detached ------------------------------------------------------------ */
 
@@ -60,9 +60,9 @@ void two_threads::unregister()
 					  go_on.acquire();
 				  }};
 
-	watch_locks(&hooks);
+	hook_locks(&hooks);
 	assert_int_equal(host_unregister(mem), 0);
-	watch_locks(nullptr);
+	hook_locks(nullptr);
 	if (!stopped)
 		is_there.release();
 }
@@ -83,9 +83,9 @@ void two_threads::detach(attached *f, unsigned at)
 				  },
 				  [&](const void *m) { messages &= !is_messages(m); }};
 
-	watch_locks(&hooks);
+	hook_locks(&hooks);
 	f->detach();
-	watch_locks(nullptr);
+	hook_locks(nullptr);
 }
 
 /* At each place of the detach. */
@@ -183,7 +183,7 @@ static void it_is_cleared_after_they_have_lost_it(void **)
 }
 
 /* Work of the other device may still use the address of the memory. */
-static void its_address_is_not_used_again_before_their_work_ends(void **)
+static void its_address_is_not_used_again_during_their_work(void **)
 {
 	attached peer(0);
 	shared f;
@@ -203,7 +203,7 @@ static void its_address_is_not_used_again_before_their_work_ends(void **)
 	munmap(mem, own_memory);
 }
 
-/* A copy that looked it up before the close, and one after. */
+/* By a copy that had found it before the close, and by one after. */
 static void it_is_not_found_any_more(void **)
 {
 	attached peer(0);
@@ -230,7 +230,7 @@ int main()
 	const CMUnitTest tests[] = {
 		unit(none_is_sent_to_a_freed_device),
 		unit(it_is_cleared_after_they_have_lost_it),
-		unit(its_address_is_not_used_again_before_their_work_ends),
+		unit(its_address_is_not_used_again_during_their_work),
 		unit(it_is_not_found_any_more),
 	};
 

@@ -4,6 +4,7 @@
 #include "lib/core/base/section.h"
 #include "lib/core/memory/hold.h"
 #include "lib/core/memory/memory.h"
+#include "tests/support/preempt.h"
 
 #include <cstring>
 #include <thread>
@@ -216,18 +217,21 @@ static void held_memory_costs_nothing(void **)
 	void *p = pinned(2 * MiB);
 	memory_hold held;
 	const size_t before = f.vfio().count();
+	unsigned locked = 0;
+	const test::lock_hooks hooks = {{}, [&](const void *m) { locked += m == &mem_state().lock; }};
 
 	assert_int_equal(held.take(translate(p)), 0);
 	assert_int_equal(host_free(p), 0);
 	memory_reclaim();
 	assert_non_null(mem_state().held.first);
-	const u64 queries = test::gated_queries;
+	test::hook_locks(&hooks);
 	for (int i = 0; i < 100; i++) {
 		f.post(1);
 		f.complete();
 		memory_reclaim();
 	}
-	assert_int_equal(test::gated_queries, queries);
+	test::hook_locks(nullptr);
+	assert_int_equal(locked, 0);
 	assert_int_equal(f.vfio().count(), before);
 	held.drop();
 	memory_reclaim();

@@ -18,7 +18,7 @@ from usage import rounds_grow, use_of
 MiB = 1 << 20
 ROUNDS = 20 * int(os.environ.get("USDMA_TEST_SCALE", "1"))
 # Arenas of malloc and of Python come and go.
-ALLOWED = {"mappings": 6, "heap KiB": 64, "objects": 200}
+ALLOWED = {"mappings": 16, "heap KiB": 64, "objects": 15}
 libc = ctypes.CDLL(None)
 
 
@@ -188,7 +188,9 @@ ACL = [acl_context, acl_device, acl_memory, acl_stream, acl_notify, acl_key, acl
 
 @pytest.mark.parametrize("pair", USDMA, ids=lambda p: p.__name__)
 def test_usdma(dev, pair):
-    assert rounds_grow(lambda: pair(dev), ROUNDS, use, ALLOWED) == {}
+    # asyncio keeps some, however many rounds there are.
+    allowed = ALLOWED | ({"objects": 250} if pair is awaited else {})
+    assert rounds_grow(lambda: pair(dev), ROUNDS, use, allowed) == {}
 
 
 @pytest.mark.parametrize("pair", ACL, ids=lambda p: p.__name__)

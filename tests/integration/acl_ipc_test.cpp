@@ -350,7 +350,7 @@ static pid_t start(int (*run)())
 static void test_close_without_a_context(void **)
 {
 	void *p, *one, *two, *none;
-	char key[65];
+	char key[65], got[8];
 
 	GOOD(aclrtSetDevice(0));
 	GOOD(aclrtMalloc(&p, size, ACL_MEM_MALLOC_HUGE_FIRST));
@@ -362,6 +362,8 @@ static void test_close_without_a_context(void **)
 		GOOD(aclrtIpcMemClose(key));
 		GOOD(aclrtIpcMemClose(key));
 	}).join();
+	for (const void *closed : {one, two})
+		assert_int_equal(aclrtMemcpy(got, sizeof(got), closed, sizeof(got), ACL_MEMCPY_DEFAULT), 107000);
 	/* It is still exported. */
 	GOOD(aclrtIpcMemImportByKey(&two, key, 0));
 	GOOD(aclrtIpcMemClose(key));

@@ -74,7 +74,7 @@ struct channel_ops {
 	 * sleeps only if seq is not complete.
 	 */
 	void (*arm)(channel *ch, unsigned slot, u64 seq);
-	/* While halted: turns posted requests with this cookie that have not run into NOPs; returns how many. */
+	/* While halted: turns posted requests of the cookie's owner that have not run into NOPs; returns how many. */
 	unsigned (*cancel)(channel *ch, u64 cookie);
 	/* While halted: continues after the failed request (which counts as completed), or at it after a stop. */
 	int (*resume)(channel *ch);

@@ -118,9 +118,15 @@ struct request {
 	u32 height = 0;
 	u64 src = 0, dst = 0, len = 0;
 	u64 a = 0, b = 0;
-	u64 cookie =
-		0; /* chosen by the submitter; returned with a fault, and selects requests in channel_ops::cancel */
+	u64 cookie = 0; /* chosen by the submitter; returned with a fault. cookie_owner() selects requests to cancel */
 };
+
+/* The submitter's part of a cookie; the other bits are the submitter's number for the operation. */
+inline constexpr unsigned cookie_owner_bits = 17;
+constexpr u64 cookie_owner(u64 cookie)
+{
+	return cookie & ((u64(1) << cookie_owner_bits) - 1);
+}
 
 /*
  * Overwrites *r with a copy request. Fields that engines load as one word are stored as one: a load that spans

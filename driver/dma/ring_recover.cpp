@@ -153,9 +153,9 @@ unsigned ring_channel::cancel(u64 cookie)
 	for (u64 seq = f.reason == fault_reason::stopped ? f.seq : f.seq + 1; s64(posted - seq) >= 0; seq++) {
 		request &r = slot(seq);
 
-		if (r.cookie != cookie || r.op == opcode::nop)
+		if (cookie_owner(r.cookie ^ cookie) || r.op == opcode::nop)
 			continue;
-		r = request{.flags = r.flags, .cookie = cookie};
+		r = request{.flags = r.flags, .cookie = r.cookie};
 		/* The hardware was stopped, and reads its slots again when it is started. */
 		if (s64(issued_ - seq) >= 0)
 			build(number_of(seq), seq, r);

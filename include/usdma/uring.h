@@ -26,7 +26,8 @@ extern "C" {
 
 struct io_uring_sqe;
 
-/* Tracks one completion at a time; reusable any number of times. Holds one descriptor. */
+/* Tracks one completion at a time; reusable any number of times. Holds one descriptor. Of one stream any number can be
+ * outstanding. */
 typedef struct usdma_completion usdma_completion;
 
 /* -EMFILE, -ENFILE, -ENOMEM. */
@@ -43,12 +44,25 @@ USDMA_API int usdma_completion_destroy(usdma_completion *completion);
 USDMA_API int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
 				    uint64_t user_data);
 /*
- * Call it after the CQE has arrived: makes the completion available for the next use and returns the result of the
- * work: 0, or the stream's pending error, which it takes as usdma_stream_sync does. -EAGAIN: the work has not
- * ended. -EINVAL: was not prepared. It is needed after a CQE with an error (-ECANCELED), too; it then returns
- * -EAGAIN until the work has ended.
+ * The same for programs that wait by poll, epoll or an event loop: *fd becomes readable when all work submitted to the
+ * stream before has ended. It belongs to the completion, and is not to be read: usdma_completion_finish does that. Errors
+ * as usdma_prep_completion.
+ */
+USDMA_API int usdma_completion_start(usdma_completion *completion, usdma_stream *stream, int *fd);
+/*
+ * Call it after the CQE has arrived, or *fd is readable: makes the completion available for the next use and returns the result of its
+ * work: 0, or the first failure since the completion before it (usdma_stream_sync has the rules), in any order of
+ * completions, also when the stream was destroyed. -ENODEV: the device was lost before the work had ended; -ECANCELED: it
+ * was dropped, as the stream was aborted or its device closed. -EAGAIN: the work has not ended. -EINVAL: was not
+ * prepared. It is needed after a CQE with an error (-ECANCELED), too; it then returns -EAGAIN until the work has ended.
  */
 USDMA_API int usdma_completion_finish(usdma_completion *completion);
+/*
+ * Before usdma_completion_finish: takes the oldest failure of the completion's work, one with each call; finish returns
+ * the first of those that were left. Returns 0 also when there is none: info->error is 0 then. Errors as
+ * usdma_completion_finish, of which -EAGAIN and -EINVAL.
+ */
+USDMA_API int usdma_completion_take_error(usdma_completion *completion, struct usdma_error_info *info);
 
 #ifdef __cplusplus
 }

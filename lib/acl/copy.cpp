@@ -182,11 +182,10 @@ static inline __attribute__((always_inline)) aclError memcpy_async(const char *c
 		return ACL_SUCCESS;
 	if (unlikely(!dst || !src || kind > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
 		return bad_copy(call, dst, src, kind);
-	const int err = try_cached(dst, max, src, count, kind, stream);
-	if (unlikely(err > 0))
+	if (unlikely(!try_cached(dst, max, src, count, kind, stream)))
 		return memcpy_checked(call, dst, max, src, count, kind, stream);
 	self().tasks++;
-	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, dst, src);
+	return ACL_SUCCESS;
 }
 
 /* Whether two ranges of host memory overlap. */

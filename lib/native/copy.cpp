@@ -21,21 +21,19 @@ static_assert(USDMA_GEQ == int(dma::compare::geq) && USDMA_NOR == int(dma::compa
 }
 
 /* Fast path inside the read section; the slow path may block and runs outside it. */
-static inline int try_cached(usdma_stream *stream, void *dst, const void *src, size_t len)
+static inline u64 try_cached(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
 	const void *const cache = core::thread_here()->cache;
 	const core::read_section in;
 	core::stream *const s = likely(in) ? core::stream_find(stream) : nullptr;
 
-	return likely(s) ? core::copy_fast(cache, s, dst, src, len, false) : 1;
+	return likely(s) ? core::copy_fast(cache, s, dst, src, len, false) : 0;
 }
 
 int usdma_copy(usdma_stream *stream, void *dst, const void *src, size_t len)
 {
-	const int err = try_cached(stream, dst, src, len);
-
-	if (likely(err <= 0))
-		return err;
+	if (likely(try_cached(stream, dst, src, len)))
+		return 0;
 	const int slow = copy_slow(stream, dst, src, len);
 	asm volatile(""); /* no tail call: reports of USDMA_CHECK=race find this call's frame */
 	return slow;
@@ -62,6 +60,70 @@ int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, 
 
 	if (done)
 		*done = err ? submitted : n;
+	return err;
+}
+
+static int check_flags(const char *call, unsigned flags)
+{
+	return flags ? fail(EINVAL, "%s: there are no flags 0x%x", call, flags) : 0;
+}
+
+/* As try_cached(); the number, which needs the stream. */
+static inline u64 try_numbered(usdma_stream *stream, void *dst, const void *src, size_t len)
+{
+	const void *const cache = core::thread_here()->cache;
+	const core::read_section in;
+	core::stream *const s = likely(in) ? core::stream_find(stream) : nullptr;
+	const u64 cookie = likely(s) ? core::copy_fast(cache, s, dst, src, len, false) : 0;
+
+	return likely(cookie) ? core::number_of_cookie(s, cookie) : 0;
+}
+
+static int submit_slow(usdma_stream *stream, void *dst, const void *src, size_t len, u64 *number)
+{
+	const core::stream_guard s(stream);
+	core::op_numbers ops;
+
+	if (unlikely(!s))
+		return native::fail_guard("usdma_submit_copy", "stream", s.error());
+	const int err = core::copy_async(s, dst, src, len, &ops);
+	*number = ops.first;
+	return err;
+}
+
+int usdma_submit_copy(usdma_stream *stream, void *dst, const void *src, size_t len, unsigned flags, uint64_t *sequence)
+{
+	if (const int err = check_flags(__func__, flags))
+		return err;
+	u64 number = try_numbered(stream, dst, src, len);
+	const int err = likely(number) ? 0 : submit_slow(stream, dst, src, len, &number);
+	if (sequence)
+		*sequence = number;
+	return err;
+}
+
+int usdma_submit_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, unsigned flags, size_t *done,
+		       uint64_t *sequence)
+{
+	core::op_numbers ops = {n};
+	size_t submitted = 0;
+
+	if (done)
+		*done = 0;
+	if (sequence)
+		*sequence = 0;
+	guard_stream(s, stream);
+	if (const int err = check_flags(__func__, flags))
+		return err;
+	if (!n)
+		return 0;
+	need_pointer(items);
+	const core::copy_list list(&items->dst, &items->src, &items->len, sizeof(*items));
+	const int err = core::copy_submit(s, list, n, nullptr, &submitted, &ops);
+	if (done)
+		*done = err ? submitted : n;
+	if (sequence)
+		*sequence = ops.first;
 	return err;
 }
 

@@ -72,6 +72,19 @@ template <class T> int take(const char *call, const T *in, T *out)
 	return 0;
 }
 
+inline usdma_error_info info_of(const core::stream_error &e, int error)
+{
+	usdma_error_info v = {};
+
+	v.error = error;
+	v.reason = u32(e.reason);
+	v.more = e.more;
+	strncpy(v.reason_name, dma::fault_name(e.reason), sizeof(v.reason_name) - 1);
+	v.address = e.address;
+	v.sequence = e.number;
+	return v;
+}
+
 } // namespace usdma::native
 
 /* For a call that may block: `name` references the object of the handle until the call returns. */

@@ -106,7 +106,6 @@ int usdma_stream_set_fail_mode(usdma_stream *stream, int mode)
 
 int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info)
 {
-	struct usdma_error_info v = {};
 	core::stream_error e;
 
 	guard_stream(s, stream);
@@ -114,11 +113,8 @@ int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info)
 	/* Before the error is taken, which would be lost. */
 	if (const int err = native::check_struct_size<usdma_error_info>(__func__, info->struct_size))
 		return err;
-	v.error = core::stream_take_error(s, &e);
-	v.reason = u32(e.reason);
-	strncpy(v.reason_name, dma::fault_name(e.reason), sizeof(v.reason_name) - 1);
-	v.address = e.address;
-	v.sequence = e.seq;
+	const int error = core::stream_take_next_error(s, &e);
+	struct usdma_error_info v = native::info_of(e, error);
 	return give(__func__, info, v);
 }
 
@@ -134,6 +130,7 @@ int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stat
 	v.copies = st.copies;
 	v.bytes = st.bytes;
 	v.errors = st.errors;
+	v.sequence = core::stream_number(s);
 	return give(__func__, stats, v);
 }
 

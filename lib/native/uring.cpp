@@ -21,8 +21,9 @@ namespace {
 struct alignas(64) completion {
 	u64 alive = 0; /* the handle */
 	u32 busy = 0;
+	bool ended = false; /* its eventfd was signalled */
 	u64 count = 0;          /* the kernel reads the eventfd into this */
-	void *stream = nullptr; /* its handle; may be stale */
+	core::stream_mark mark; /* its work */
 	unique_fd fd;
 };
 
@@ -77,6 +78,31 @@ int usdma_completion_destroy(usdma_completion *completion)
 	return 0;
 }
 
+static int start(const char *call, completion *c, core::stream *s)
+{
+	if (load_acquire(&c->busy))
+		return fail(EBUSY, "%s: outstanding already; call usdma_completion_finish after its CQE", call);
+	store_relaxed(&c->count, u64(0));
+	c->ended = false;
+	if (const int err = core::stream_signal_eventfd(s, c->fd.get(), &c->mark))
+		return err;
+	store_release(&c->busy, 1u);
+	return 0;
+}
+
+int usdma_completion_start(usdma_completion *completion, usdma_stream *stream, int *fd)
+{
+	need_completion(completion);
+	guard_stream(s, stream);
+	need_pointer(fd);
+	struct completion *c = to_completion(completion);
+
+	if (const int err = start(__func__, c, s))
+		return err;
+	*fd = c->fd.get();
+	return 0;
+}
+
 int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
 			  uint64_t user_data)
 {
@@ -85,13 +111,8 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 	need_pointer(sqe);
 	struct completion *c = to_completion(completion);
 
-	if (load_acquire(&c->busy))
-		return fail(EBUSY, "%s: outstanding already; call usdma_completion_finish after its CQE", __func__);
-	store_relaxed(&c->count, u64(0));
-	if (const int err = core::stream_signal_eventfd(s, c->fd.get()))
+	if (const int err = start(__func__, c, s))
 		return err;
-	c->stream = stream;
-	store_release(&c->busy, 1u);
 	/* liburing 2.5 and newer sets only a part: the rest is io_uring_get_sqe()'s, which the caller need not use. */
 	*sqe = {};
 	io_uring_prep_read(sqe, c->fd.get(), &c->count, sizeof(c->count), 0);
@@ -110,19 +131,44 @@ static bool signalled(completion *c)
 	return poll(&p, 1, 0) == 1 && read(c->fd.get(), &n, sizeof(n)) == ssize_t(sizeof(n));
 }
 
-int usdma_completion_finish(usdma_completion *completion)
+/* Of one that was prepared. -EAGAIN: its CQE may not have come. */
+static int check_ended(const char *call, completion *c)
+{
+	if (!load_acquire(&c->busy))
+		return fail(EINVAL, "%s: it was not prepared", call);
+	if (c->ended || signalled(c)) {
+		c->ended = true;
+		return 0;
+	}
+	return fail(EAGAIN, "%s: the work has not ended", call);
+}
+
+int usdma_completion_take_error(usdma_completion *completion, struct usdma_error_info *info)
 {
 	const no_cancel no_exit;
 	core::stream_error e;
 
 	need_completion(completion);
+	need_pointer(info);
+	if (const int err = native::check_struct_size<usdma_error_info>(__func__, info->struct_size))
+		return err;
 	struct completion *c = to_completion(completion);
+	if (const int err = check_ended(__func__, c))
+		return err;
+	core::stream_mark_take_error(&c->mark, &e);
+	struct usdma_error_info v = native::info_of(e, -e.err);
+	return native::give(__func__, info, v);
+}
 
-	if (!load_acquire(&c->busy))
-		return fail(EINVAL, "%s: it was not prepared", __func__);
-	if (!signalled(c))
-		return fail(EAGAIN, "%s: the work has not ended", __func__);
-	const core::stream_guard s(std::exchange(c->stream, nullptr));
+int usdma_completion_finish(usdma_completion *completion)
+{
+	const no_cancel no_exit;
+
+	need_completion(completion);
+	struct completion *c = to_completion(completion);
+	if (const int err = check_ended(__func__, c))
+		return err;
+	const int err = core::stream_mark_result(&c->mark);
 	store_release(&c->busy, 0u);
-	return s ? core::stream_take_error(s, &e) : 0;
+	return err;
 }

@@ -73,11 +73,6 @@ struct exception {
 };
 
 static const exception exceptions[] = {
-	{"usdma_prep_completion", gate, "close", nullptr, "D2"},
-	{"usdma_prep_completion", gate, "destroy by force", nullptr, "D2"},
-	{"usdma_prep_completion", engine, "destroy by force", nullptr, "D2"},
-	{"usdma_prep_completion", gate, "loss", nullptr, "D2"},
-	{"usdma_prep_completion", engine, "loss", nullptr, "D2"},
 	{"usdma_stream_call", page, "close", nullptr, "usdma_close does not wait for functions"},
 	{"usdma_host_register", page, "memory freed", no_memory, nullptr},
 	{"usdma_host_register", engine, "memory freed", no_memory, nullptr},

@@ -69,6 +69,10 @@ static void take_error_describes_the_failure(void **)
 	WORKS(usdma_stream_take_error(s, &info));
 	assert_int_equal(info.error, -EFAULT);
 	assert_true(info.reason && *info.reason_name);
+	assert_int_equal(info.sequence, 1);
+	WORKS(usdma_stream_take_error(s, &info));
+	assert_int_equal(info.error, -EIO);
+	assert_int_equal(info.sequence, 2);
 	WORKS(usdma_stream_take_error(s, &info));
 	assert_int_equal(info.error, 0);
 	WORKS(usdma_stream_sync(s, long_ms));

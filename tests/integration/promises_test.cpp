@@ -267,6 +267,7 @@ struct named {
 
 usdma_copy_rect some_rect;
 usdma_copy_item some_item;
+usdma_error_info some_error = {sizeof(usdma_error_info), 0, 0, 0, "", 0, 0};
 usdma_device_info device_info = {sizeof(device_info), 0, "", "", "", 0, 0, 0, 0, 0, 0, 0, 0, 0};
 usdma_device_stats device_stats;
 usdma_error_info error_info;
@@ -309,6 +310,8 @@ const named on_streams[] = {
 	ON(usdma_stream_call(o.stream, nothing, nullptr, 0)),
 	ON(usdma_copy(o.stream, &allocated, &ns, 8)),
 	ON(usdma_copy_batch(o.stream, &some_item, 1, nullptr)),
+	ON(usdma_submit_copy(o.stream, &some_item, &some_item, 8, 0, nullptr)),
+	ON(usdma_submit_batch(o.stream, &some_item, 1, 0, nullptr, nullptr)),
 	ON(usdma_copy_2d(o.stream, &some_rect)),
 	ON(usdma_fill(o.stream, &ns, 0, 8, 8)),
 	ON(usdma_reduce(o.stream, &allocated, &ns, 8, USDMA_INT64, USDMA_SUM)),
@@ -323,6 +326,7 @@ const named on_events[] = {
 const named on_completions[] = {
 	ON(usdma_completion_destroy(o.completion)),
 	ON(usdma_completion_finish(o.completion)),
+	ON(usdma_completion_take_error(o.completion, &some_error)),
 };
 /* Calls with two handles, each of which may be invalid. */
 const named on_two[] = {
@@ -427,6 +431,9 @@ static void null_pointers_and_bad_values(void **)
 		ON(usdma_stream_get_stats(o.stream, nullptr)),
 		ON(usdma_stream_call(o.stream, nullptr, nullptr, 0)),
 		ON(usdma_copy_batch(o.stream, nullptr, 1, nullptr)),
+		ON(usdma_submit_batch(o.stream, nullptr, 1, 0, nullptr, nullptr)),
+		ON(usdma_completion_take_error(o.completion, nullptr)),
+		ON(usdma_completion_start(o.completion, o.stream, nullptr)),
 		ON(usdma_copy_2d(o.stream, nullptr)),
 		ON(usdma_copy_2d_sync(o.dev, nullptr, 0)),
 		ON(usdma_event_create(o.dev, 0, nullptr)),

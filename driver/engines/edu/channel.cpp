@@ -252,9 +252,9 @@ unsigned edu_channel::cancel(u64 cookie)
 	for (u64 seq = f.reason == fault_reason::stopped ? f.seq : f.seq + 1; s64(posted - seq) >= 0; seq++) {
 		dma::request &r = slots_[seq % ring_size];
 
-		if (r.cookie != cookie || r.op == dma::opcode::nop)
+		if (dma::cookie_owner(r.cookie ^ cookie) || r.op == dma::opcode::nop)
 			continue;
-		r = dma::request{.flags = r.flags, .cookie = cookie};
+		r = dma::request{.flags = r.flags, .cookie = r.cookie};
 		count++;
 	}
 	return count;

@@ -36,7 +36,7 @@ unsigned ring_cancel(dma::channel *ch, u64 cookie)
 	for (u64 i = 0; i < left; i++) {
 		descriptor *d = &c->ring[(first + i) & c->mask];
 
-		if (load_relaxed(&d->cookie) != cookie)
+		if (dma::cookie_owner(load_relaxed(&d->cookie) ^ cookie))
 			continue;
 		make_nop(d);
 		count++;

@@ -142,6 +142,9 @@ public:
 	{
 		return starts_object(reinterpret_cast<u64>(p) - reinterpret_cast<u64>(load_acquire(&base_)));
 	}
+	/* By index, alive or not; nullptr: there was none so far. */
+	T *nth(size_t i) const { return i < load_acquire(&ready_) ? load_acquire(&base_) + i : nullptr; }
+	size_t index_of(const T *t) const { return size_t(t - base_); }
 	/* The object of a live handle; nullptr: not live. */
 	T *find(const void *handle) const
 	{

@@ -25,6 +25,7 @@ union request_buffer {
 struct run {
 	stream *s;
 	const sides *expected;
+	op_numbers *ops;
 	u64 generation;
 	translation *dst, *src; /* of the last item */
 	unsigned n;             /* of `used` */
@@ -33,7 +34,7 @@ struct run {
 		translation used[2 + 2 * group];
 	};
 
-	run(stream *to, const sides *sides) : s(to), expected(sides) { start(); }
+	run(stream *to, const sides *sides, op_numbers *numbers) : s(to), expected(sides), ops(numbers) { start(); }
 
 	void start()
 	{
@@ -77,7 +78,7 @@ static bool on_side(const translation &p, int side)
 }
 
 /* False: it needs checks, or more than one request. */
-static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
+static inline bool request_in_run(run *b, const copy_item &i, u64 cookie, dma::request *r)
 {
 	const u64 dst = reinterpret_cast<u64>(i.dst), src = reinterpret_cast<u64>(i.src);
 
@@ -91,7 +92,7 @@ static inline bool request_in_run(run *b, const copy_item &i, dma::request *r)
 	    !enter(b, &b->src, src, i.len, b->expected ? &b->expected->src : nullptr))
 		return false;
 	dma::set_copy(r, dma::spaces(b->src->space, b->dst->space), src + b->src->delta, dst + b->dst->delta, i.len,
-		      reinterpret_cast<u64>(b->s));
+		      cookie);
 	return true;
 }
 
@@ -125,13 +126,13 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 [[gnu::always_inline]] static inline int submit_run(run *b, const copy_list &items, size_t first, size_t n,
 						    size_t *done)
 {
-	const u64 most = b->s->order ? 0 : std::min(b->s->plain_len, merged_most); /* the race check reports items */
+	const u64 most = b->s->order ? 0 : std::min<u64>(b->s->plain_len, merged_most); /* the race check reports items */
 	request_buffer q;
 	size_t k = 0, taken = 0;
 
 	n = std::min(n, group_items);
 	b->renew();
-	while (k < group && taken < n && likely(request_in_run(b, items[first + taken], &q.r[k]))) {
+	while (k < group && taken < n && likely(request_in_run(b, items[first + taken], op_cookie(taken), &q.r[k]))) {
 		taken++;
 		if (!k || likely(!extend(&q.r[k - 1], q.r[k], most)))
 			k++;
@@ -140,7 +141,8 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	if (unlikely(!k))
 		return 0;
 	size_t posted = k;
-	const int err = submit_found(b->s, q.r, k, {b->generation, b->used, b->n}, &posted);
+	b->ops->at = first;
+	const int err = submit_found(b->s, q.r, k, {b->generation, b->used, b->n}, b->ops, &posted);
 	if (unlikely(posted != k))
 		*done = items_in(items.from(first), taken, {q.r, posted});
 	return err;
@@ -165,9 +167,9 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	return 0;
 }
 
-int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *ops)
 {
-	run b(s, expected);
+	run b(s, expected, ops);
 	size_t k;
 
 	for (*done = 0; *done < n; *done += k) {
@@ -186,11 +188,19 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 		if (expected)
 			return 1;
 		const copy_item i = items[*done];
-		if (const int one = copy_async(s, i.dst, i.src, i.len))
+		ops->at = *done;
+		if (const int one = copy_async(s, i.dst, i.src, i.len, ops))
 			return one;
 		k = 1;
 	}
 	return 0;
+}
+
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
+{
+	op_numbers ops = {n};
+
+	return copy_submit(s, items, n, expected, done, &ops);
 }
 
 static stream_access access_of(const void *address, u64 len, bool writes)

@@ -10,6 +10,7 @@ struct direct_copy {
 	const u8 *src;
 	u64 len;
 	u8 flags;
+	op_numbers *ops;
 	u64 done = 0;
 
 	u8 *to() const { return dst + done; }
@@ -25,7 +26,7 @@ static u64 address(const void *p)
 /* One request, up to the end of what was looked up. */
 static inline int submit_next(stream *s, const endpoints &e, direct_copy *c, u64 n)
 {
-	const int err = submit_between(s, copy_request(s, e.dst, e.src, n, c->flags), e);
+	const int err = submit_between(s, copy_request(e.dst, e.src, n, c->flags), e, c->ops);
 
 	c->done += err ? 0 : n;
 	return err;
@@ -100,14 +101,21 @@ static int copy_rest(stream *s, direct_copy *c)
 	return err;
 }
 
-int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
+int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64 len, op_numbers *ops, u8 flags)
 {
-	direct_copy c = {static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, flags};
+	direct_copy c = {static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, flags, ops};
 
 	if (unlikely(!len))
 		return 0;
 	const int err = copy_once(s, e, &c);
 	return likely(err != stale) ? err : copy_rest(s, &c);
+}
+
+int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
+{
+	op_numbers ops;
+
+	return copy_numbered(s, e, dst, src, len, &ops, flags);
 }
 
 /* A valid cache entry of [addr, addr+len), which is not empty, and this device can access the region. */
@@ -116,7 +124,7 @@ static inline bool entry_covers(const device *dev, const translation *l, u64 add
 	return l->generation == generation && range_within(addr - l->base, len, l->size) && dev->reaches & l->reach;
 }
 
-int copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len, bool with_device)
+u64 copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len, bool with_device)
 {
 	const u64 to = reinterpret_cast<u64>(dst), from = reinterpret_cast<u64>(src);
 	const u64 generation = region_map->generation();
@@ -125,15 +133,22 @@ int copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len,
 	if (unlikely(len - 1 >= s->plain_len || !entry_covers(s->dev, d, to, len, generation) ||
 		     !entry_covers(s->dev, f, from, len, generation) ||
 		     (with_device && d->cls != mem_class::device && f->cls != mem_class::device)))
-		return 1;
+		return 0;
 	return stream_submit_copy(s, dma::spaces(f->space, d->space), from + f->delta, to + d->delta, len);
+}
+
+int copy_async(stream *s, void *dst, const void *src, u64 len, op_numbers *ops)
+{
+	const endpoints e = translate_both(dst, src);
+
+	return likely(!is_pageable(e)) ? copy_numbered(s, e, dst, src, len, ops) : copy_pageable(s, dst, src, len);
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)
 {
-	const endpoints e = translate_both(dst, src);
+	op_numbers ops;
 
-	return likely(!is_pageable(e)) ? copy_direct(s, e, dst, src, len) : copy_pageable(s, dst, src, len);
+	return copy_async(s, dst, src, len, &ops);
 }
 
 } // namespace usdma::core

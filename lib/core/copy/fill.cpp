@@ -37,16 +37,16 @@ static int zero_by(stream *s, u64 dma, u64 len)
 {
 	const u64 most = std::min<u64>(align_down<u64>(s->max_len, 8), GiB);
 	dma::request r;
+	op_numbers ops;
 
 	r.op = dma::opcode::fill;
 	r.spaces = dma::spaces(dma::space::device, dma::space::device);
 	r.arg = 1;
-	/* Attributes a failure to the stream. */
-	r.cookie = reinterpret_cast<u64>(s);
 	for (u64 at = 0; at < len; at += r.len) {
 		r.dst = dma + at;
 		r.len = std::min(len - at, most);
-		if (const int err = stream_submit(s, &r, 1, nullptr))
+		r.cookie = op_cookie(0);
+		if (const int err = stream_submit(s, &r, 1, nullptr, &ops))
 			return err;
 	}
 	return stream_sync(s, deadline::never());

@@ -97,7 +97,7 @@ int reachable(stream *s, const void *p, u64 len, const char *which, translation 
  * As stream_submit(). stale: memory was unregistered, and is looked up once more, as for a call made later. What was
  * freed is an error instead: its address may be that of other memory.
  */
-int submit_found(stream *s, const dma::request *r, size_t n, const lookups &found, size_t *posted = nullptr);
+int submit_found(stream *s, dma::request *r, size_t n, const lookups &found, op_numbers *ops, size_t *posted = nullptr);
 
 /* The generation of both, or none. */
 inline u64 generation_of(const translation &dst, const translation &src)
@@ -118,20 +118,20 @@ inline bool holds(const translation &p, u64 addr, u64 len)
 
 /* ---- requests ------------------------------------------------------------------------------------------ */
 
-inline dma::request copy_request(stream *s, const translation &dst, const translation &src, u64 len, u8 flags = 0)
+inline dma::request copy_request(const translation &dst, const translation &src, u64 len, u8 flags = 0)
 {
 	dma::request r;
 
-	dma::set_copy(&r, dma::spaces(src.space, dst.space), src.dma, dst.dma, len, reinterpret_cast<u64>(s), flags);
+	dma::set_copy(&r, dma::spaces(src.space, dst.space), src.dma, dst.dma, len, op_cookie(0), flags);
 	return r;
 }
 
 /* One request of memory on both sides. */
-inline int submit_between(stream *s, const dma::request &r, const endpoints &e)
+inline int submit_between(stream *s, dma::request r, const endpoints &e, op_numbers *ops)
 {
 	const translation both[] = {e.dst, e.src};
 
-	return submit_found(s, &r, 1, {generation_of(e.dst, e.src), both, 2});
+	return submit_found(s, &r, 1, {generation_of(e.dst, e.src), both, 2}, ops);
 }
 
 inline bool is_same(const endpoints &a, const endpoints &b)
@@ -140,7 +140,7 @@ inline bool is_same(const endpoints &a, const endpoints &b)
 }
 
 /* Submits one request. make(&r, &e) looks up its memory, of one side or of both, and builds it. */
-template <class Make> int submit_one(stream *s, const Make &make)
+template <class Make> int submit_one(stream *s, op_numbers *ops, const Make &make)
 {
 	int err;
 
@@ -151,21 +151,29 @@ template <class Make> int submit_one(stream *s, const Make &make)
 		err = make(&r, &e);
 		if (err)
 			return err;
-		r.cookie = reinterpret_cast<u64>(s);
-		err = submit_between(s, r, {e.dst, e.src.size ? e.src : e.dst});
+		err = submit_between(s, r, {e.dst, e.src.size ? e.src : e.dst}, ops);
 	} while (err == stale);
 	return err;
+}
+
+/* As submit_one(), of an operation of its own. */
+template <class Make> int submit_alone(stream *s, const Make &make)
+{
+	op_numbers ops;
+
+	return submit_one(s, &ops, make);
 }
 
 /* As submit_one() for len bytes, in parts of at most `most`: make(&r, &e, off) for what is at an offset. */
 template <class Make> int submit_parts(stream *s, u64 len, u64 most, const Make &make)
 {
 	endpoints first = {};
+	op_numbers ops;
 	int err = 0;
 
 	for (u64 off = 0, n; off < len && !err; off += n) {
 		n = std::min(len - off, most);
-		err = submit_one(s, [&](dma::request *r, endpoints *e) {
+		err = submit_one(s, &ops, [&](dma::request *r, endpoints *e) {
 			r->len = n;
 			const int bad = make(r, e, off);
 			if (!off)

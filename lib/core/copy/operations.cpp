@@ -65,7 +65,7 @@ int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element ty
 
 int write_value_async(stream *s, void *dst, u64 value)
 {
-	return submit_one(s, [=](dma::request *r, endpoints *e) {
+	return submit_alone(s, [=](dma::request *r, endpoints *e) {
 		if (const int err = reachable(s, dst, sizeof(u64), "destination", &e->dst))
 			return err;
 		if (reinterpret_cast<u64>(dst) % sizeof(u64))
@@ -103,7 +103,7 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 				    "the CPU cannot access the value %p, and the stream shares its channel: destroy "
 				    "streams that are not needed, or open a device with more channels",
 				    addr);
-	return submit_one(s, [=](dma::request *r, endpoints *e) {
+	return submit_alone(s, [=](dma::request *r, endpoints *e) {
 		if (const int err = reachable(s, addr, sizeof(u64), "value", &e->dst))
 			return err;
 		r->op = dma::opcode::wait;
@@ -124,7 +124,7 @@ static u8 indirect_arg(dma::indirect_mode mode, const memory_view &v)
 
 int copy_indirect_async(stream *s, const void *desc)
 {
-	return submit_one(s, [=](dma::request *r, endpoints *e) {
+	return submit_alone(s, [=](dma::request *r, endpoints *e) {
 		if (const int err = reachable(s, desc, 32, "descriptor", &e->dst))
 			return err;
 		r->op = dma::opcode::copy_indirect;
@@ -141,7 +141,7 @@ int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u
 	const memory_view v = device_memory(s->dev);
 	const u64 to_dma = v.dma - v.base;
 
-	return submit_one(s, [=](dma::request *r, endpoints *e) {
+	return submit_alone(s, [=](dma::request *r, endpoints *e) {
 		if (const int err = reach_both(s, dst_cell, src_cell, sizeof(u64), "destination cell", "source cell",
 					       e))
 			return err;

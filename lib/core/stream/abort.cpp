@@ -7,12 +7,9 @@
 namespace usdma::core {
 
 /* With the hardware queue's lock held: new work is refused, what is queued is dropped. */
-static void stop(stream *s, int why)
+static void stop(stream *s, int why, bool in_ring)
 {
-	/* First: who finds the work ended must see that it was stopped. */
-	store_release(&s->has_error, 1u);
-	if (!s->stopped || why == ECANCELED)
-		store_relaxed(&s->stopped, u32(why));
+	stream_note_stop(s, why, in_ring);
 	stream_drop_queue(s);
 }
 
@@ -21,7 +18,7 @@ void stream_close_gates(stream *s)
 	std::lock_guard guard(s->ln->lock);
 
 	if (queue_waits(s))
-		stop(s, EBADF);
+		stop(s, EBADF, false);
 }
 
 int stream_abort(stream *s, int why)
@@ -31,11 +28,9 @@ int stream_abort(stream *s, int why)
 	int err;
 
 	l->lock.lock();
-	stop(s, why);
-	err = s->dev->lost() || hwq_done(l, s->last) ? 0 : hwq_cancel(l, reinterpret_cast<u64>(s));
-	/* Keep an earlier failure: stream_destroy() returns it. */
-	if (!s->error.err)
-		s->error = {ECANCELED, dma::fault_reason::stopped, 0, s->last};
+	stop(s, why, true);
+	err = s->dev->lost() || hwq_done(l, s->last) ? 0 : hwq_cancel(l, s->cookie);
+	stream_note_abort(s);
 	seq = s->last;
 	l->lock.unlock();
 	progress_kick();

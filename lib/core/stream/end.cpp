@@ -20,6 +20,7 @@ void stream_unref(stream *s)
 		return;
 	/* Not in stream_end(): device_abort() may hold ended streams and read their call group. */
 	call_group_unref(s->group);
+	stream_errors_free(s);
 	if (s->order)
 		race_stream_remove(s->order);
 	all_streams->put(s);
@@ -32,9 +33,12 @@ static void stream_end(stream *s)
 	if (s->order)
 		race_stream_waited(s->order);
 	l->lock.lock();
+	stream_marks_over(s);
 	stream_drop_queue(s);
 	/* Not left to the progress thread: streams may end faster than it runs. */
 	const bool listed = progress_remove(s);
+	/* Its marks may hold it for long, also when its device is closed. */
+	store_release(&s->ending, 0u);
 	l->lock.unlock();
 	progress_kick(); /* others may wait for the dropped work */
 	/* Its calls are due: its work has ended or was dropped. */
@@ -94,19 +98,11 @@ static int wait_last_calls(stream *s)
 	return err ? err : later;
 }
 
-/* An abort does not count as a failure of its work. */
-static int last_error(stream *s)
-{
-	std::lock_guard guard(s->ln->lock);
-
-	return s->error.err && s->error.err != ECANCELED && !s->error_reported ? fail_task(s, s->error) : 0;
-}
-
 /* Destroys a claimed stream. Returns its unreported task error, else err. */
 static int finish(stream *s, int err)
 {
 	device *dev = s->dev;
-	const int failed = last_error(s);
+	const int failed = stream_unreported_error(s);
 
 	stream_end(s);
 	device_leave(dev);
@@ -199,7 +195,7 @@ static int final_error(stream *s)
 	if (s->opt.internal)
 		return 0;
 	const bool reported = load_relaxed(&s->dev->loss_reported);
-	const int failed = last_error(s);
+	const int failed = stream_unreported_error(s);
 	if (failed)
 		return failed == -ENODEV && reported ? 0 : failed;
 	return s->dev->lost() && !reported && !hwq_done(s->ln, s->last) ? fail_lost(s->dev) : 0;

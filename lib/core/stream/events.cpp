@@ -427,10 +427,11 @@ static bool wait_in_ring(stream *s, record *r)
 	q.src = r->ln->ch->record_iova;
 	q.len = sizeof(u64);
 	q.a = r->seq;
-	q.cookie = reinterpret_cast<u64>(s);
 	std::lock_guard guard(l->lock);
+	q.cookie = cookie_of(s, stream_number(s) + 1);
 	if (stream_is_gated(s) || s->stopped || !stream_post(s, &q, 1))
 		return false;
+	stream_accept(s, 1);
 	fetch_add_relaxed(&r->ring_waits, 1);
 	return true;
 }

@@ -6,12 +6,23 @@
 
 namespace usdma::core {
 
-/* The cookie comes from the device: verify that it is a stream of this hardware queue. */
+/*
+ * The cookie comes from the device: verify that it is of a stream of this hardware queue, which has not ended. Such a
+ * stream does not end while the queue's lock is held.
+ */
 static stream *stream_of_fault(const hw_queue *l, const dma::fault &f)
 {
-	auto *s = reinterpret_cast<stream *>(f.cookie);
+	stream *s = all_streams->nth(dma::cookie_owner(f.cookie) - 1);
 
-	return all_streams->within(s) && s->ln == l ? s : nullptr;
+	return s && stream_is_there(*s) && s->ln == l ? s : nullptr;
+}
+
+/* A number that the stream has given. */
+static u64 number_of_fault(const stream *s, const dma::fault &f)
+{
+	const u64 number = number_of_cookie(s, f.cookie), last = stream_number(s);
+
+	return number - 1 < last ? number : last;
 }
 
 bool stream_cancels_after(const hw_queue *l, const dma::fault &f)
@@ -26,7 +37,7 @@ void stream_note_fault(const hw_queue *l, const dma::fault &f)
 	stream *s = stream_of_fault(l, f);
 
 	if (s && f.reason != dma::fault_reason::stopped)
-		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, f.seq);
+		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, number_of_fault(s, f));
 	if (s && s->stopped)
 		stream_drop_queue(s);
 }
@@ -43,8 +54,7 @@ void streams_note_reset(hw_queue *l)
 	/* Iterate by reference, not by visitor: noting an error may call back into the list. */
 	for (size_t at = 0; stream *s = next_on(l, &at);) {
 		if (!hwq_done(l, s->last)) {
-			stream_note_error(s, dma::fault_errno(dma::fault_reason::reset), dma::fault_reason::reset, 0,
-					  s->last);
+			stream_note_reset(s);
 			if (s->stopped)
 				stream_drop_queue(s);
 		}

@@ -34,11 +34,12 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->dev = dev;
 	s->opt = opt;
 	s->max_len = dev->eng->limits().max_len;
-	s->plain_len = std::min(s->max_len, s->ln->ch->submit_max);
+	s->plain_len = u32(std::min<u64>({s->max_len, s->ln->ch->submit_max, ~u32(0)}));
+	s->cookie = all_streams->index_of(s) + 1;
 	s->id = fetch_add_relaxed(&next_id, 1) + 1;
 	s->last = dma::completed(s->ln->ch);
 	s->order = race_stream_add(s->id, opt.internal);
-	s->gated = s->order || dev->timing == check_timing::early ? u32(gate_checked) : 0;
+	s->gated = s->order || dev->timing == check_timing::early ? gate_checked : 0;
 	all_streams->publish(s);
 	*out = s;
 	return 0;
@@ -48,7 +49,7 @@ void stream_set_captured(stream *s, bool on)
 {
 	std::lock_guard guard(s->ln->lock);
 
-	store_release(&s->gated, on ? s->gated | gate_captured : s->gated & ~u32(gate_captured));
+	store_release(&s->gated, u16(on ? s->gated | gate_captured : s->gated & ~gate_captured));
 }
 
 size_t stream_live()

@@ -171,6 +171,7 @@ void deliver_all(call_slot *w)
 		/* A file's reader is unknown: the program counts as having read. */
 		if (w->s->order && !w->by)
 			race_call_starts(w->s, 0);
+		stream_mark_end(w->mark);
 		w->deliver(w->arg, nullptr);
 		/* Release: a blocking call that reads 0 is delivered after this one. */
 		fetch_sub_release(&w->s->pending_calls, 1);
@@ -489,6 +490,7 @@ int progress_add_call(stream *s, bool marked, task &t)
 	w->s = s;
 	w->seq = s->last;
 	w->by = t.by;
+	w->mark = t.mark;
 	w->marked = marked;
 	w->deliver = t.deliver;
 	w->arg = t.arg;

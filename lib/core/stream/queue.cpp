@@ -65,7 +65,7 @@ static bool gate_expired(stream *s, const task &t)
 {
 	if (!t.until.passed())
 		return false;
-	stream_note_error(s, ETIME, dma::fault_reason::timeout, 0, s->last);
+	stream_note_error(s, ETIME, dma::fault_reason::timeout, 0, t.op);
 	return true;
 }
 
@@ -84,7 +84,7 @@ static bool gate_lost(stream *s, const task &t)
 {
 	if (!record_lost(t.rec))
 		return false;
-	stream_note_error(s, EIO, dma::fault_reason::lost, 0, s->last);
+	stream_note_error(s, EIO, dma::fault_reason::lost, 0, t.op);
 	return true;
 }
 
@@ -105,7 +105,7 @@ static outcome run_gate_check(stream *s, task &t)
 		return outcome::later;
 	if (got < 0)
 		stream_note_error(s, -got, got == -EFAULT ? dma::fault_reason::src_unmapped : dma::fault_reason::none,
-				  0, s->last);
+				  0, t.op);
 	finish_check(t);
 	return outcome::done;
 }
@@ -123,7 +123,7 @@ static bool post_marker(stream *s)
 		return false;
 	q.op = dma::opcode::nop;
 	q.flags = dma::flag_interrupt;
-	q.cookie = reinterpret_cast<u64>(s);
+	q.cookie = cookie_of(s, stream_number(s));
 	return stream_post(s, &q, 1) == 1;
 }
 
@@ -132,6 +132,8 @@ static outcome run_call(stream *s, task &t)
 	if (!t.block) {
 		const bool marked = post_marker(s);
 
+		if (t.mark)
+			stream_mark_reached(s, t.mark);
 		return progress_add_call(s, marked, t) ? outcome::later : outcome::done;
 	}
 	if (!t.delivered) {
@@ -140,6 +142,9 @@ static outcome run_call(stream *s, task &t)
 			return outcome::later;
 		t.delivered = true;
 		fetch_add_relaxed(&t.token->refs, 1);
+		if (t.mark)
+			stream_mark_reached(s, t.mark);
+		stream_mark_end(std::exchange(t.mark, nullptr));
 		t.deliver(t.arg, t.token);
 	}
 	if (!load_acquire(&t.token->done))
@@ -159,6 +164,7 @@ static outcome run_record(stream *s, task &t)
 
 outcome run_task(stream *s, task &t)
 {
+	s->running = t.op;
 	switch (t.kind) {
 	case task_kind::request:
 		return run_request(s, t);
@@ -188,8 +194,10 @@ void drop_task(task &t, bool accepted)
 	finish_event(t);
 	finish_check(t);
 	/* An accepted call is always delivered, so that its argument is freed. */
-	if (accepted && t.deliver && !t.delivered)
+	if (accepted && t.deliver && !t.delivered) {
+		stream_mark_end(t.mark);
 		t.deliver(t.arg, nullptr);
+	}
 	token_unref(t.token);
 	t.token = nullptr;
 }
@@ -218,7 +226,7 @@ static void queue_pop(stream *s)
 /* Release: a reader that sees gated clear sees the stream's last number. */
 static void queue_emptied(stream *s)
 {
-	store_release(&s->gated, s->gated & ~u32(gate_queue));
+	store_release(&s->gated, u16(s->gated & ~gate_queue));
 }
 
 void stream_drop_queue(stream *s)
@@ -242,7 +250,7 @@ static void queue_append(stream *s, queued *q)
 		store_release(&s->front, q->t.number);
 	(s->queue ? s->queue_end->next : s->queue) = q;
 	s->queue_end = q;
-	store_relaxed(&s->gated, s->gated | gate_queue);
+	store_relaxed(&s->gated, u16(s->gated | gate_queue));
 }
 
 /* With the hardware queue's lock held; on error the caller still has to drop_task(). */
@@ -270,8 +278,18 @@ void queued_delete(queued *first)
 	}
 }
 
+/* Numbers a task that is accepted: a request with its call's operation, a call with the next one. */
+static void number_task(stream *s, task &t, const op_numbers *ops)
+{
+	t.op = stream_number(s) + 1;
+	if (!ops)
+		return;
+	t.op = ops->first + ops->at + (t.req.cookie >> dma::cookie_owner_bits);
+	t.req.cookie = cookie_of(s, t.op);
+}
+
 /* Takes over the list. Once it is in the queue, a free of the memory waits for it. */
-static int append_all(stream *s, queued **first, const lookups *found)
+static int append_all(stream *s, queued **first, const lookups *found, op_numbers *ops)
 {
 	const read_section in;
 
@@ -279,9 +297,14 @@ static int append_all(stream *s, queued **first, const lookups *found)
 		return in.error();
 	if (found && !found->are_current())
 		return stale;
+	if (ops)
+		stream_number_call(s, ops);
 	while (queued *q = *first) {
 		*first = q->next;
 		q->next = nullptr;
+		number_task(s, q->t, ops);
+		if (q->t.mark)
+			stream_mark_gated(s, q->t.mark);
 		queue_append(s, q);
 	}
 	return 0;
@@ -304,7 +327,7 @@ static bool run_queue(stream *s)
 	return moved;
 }
 
-int stream_push_all(stream *s, queued *first, const lookups *found)
+int stream_push_all(stream *s, queued *first, const lookups *found, op_numbers *ops)
 {
 	hw_queue *l = s->ln;
 	int err;
@@ -316,7 +339,7 @@ int stream_push_all(stream *s, queued *first, const lookups *found)
 	if (!err && !waits)
 		err = progress_add(s);
 	if (!err)
-		err = append_all(s, &first, found);
+		err = append_all(s, &first, found, ops);
 	if (!err && !waits)
 		run_queue(s);
 	l->lock.unlock();
@@ -336,6 +359,22 @@ static int push_call(stream *s, task &t)
 	return no_memory("a call");
 }
 
+/* With the hardware queue's lock held. */
+static int accept(stream *s, task &t)
+{
+	stream_mark *const mark = t.mark;
+
+	number_task(s, t, nullptr);
+	if (mark)
+		stream_mark_gated(s, mark);
+	const int err = queue_waits(s) || run_task(s, t) == outcome::later ? enqueue(s, t) : 0;
+	if (err && mark)
+		stream_mark_unset(s, mark);
+	if (!err && t.kind != task_kind::call)
+		stream_accept(s, 1);
+	return err;
+}
+
 int stream_push(stream *s, task &&t)
 {
 	hw_queue *l = s->ln;
@@ -346,8 +385,8 @@ int stream_push(stream *s, task &&t)
 	l->lock.lock();
 	/* Checked under the lock: a failure may stop the stream at any time. */
 	err = stream_refuses(s);
-	if (!err && (queue_waits(s) || run_task(s, t) == outcome::later))
-		err = enqueue(s, t);
+	if (!err)
+		err = accept(s, t);
 	l->lock.unlock();
 	progress_kick();
 	if (err)
@@ -378,7 +417,7 @@ bool stream_advance(stream *s)
 	if (dma::halted(l->ch))
 		hwq_handle_fault(l);
 	if (s->dev->lost() && queue_waits(s)) {
-		stream_note_error(s, ENODEV, dma::fault_reason::lost, 0, s->last);
+		stream_note_loss(s);
 		stream_drop_queue(s);
 		moved = true;
 	}
@@ -490,7 +529,8 @@ static int push_checked_call(stream *s, task &t)
 	return err;
 }
 
-int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by)
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by,
+		stream_mark *mark)
 {
 	task t;
 
@@ -498,6 +538,7 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 	t.deliver = deliver;
 	t.arg = arg;
 	t.by = by;
+	t.mark = mark;
 	t.block = block;
 	t.slot.reset(new (std::nothrow) call_slot);
 	t.token = block ? new (std::nothrow) call_token : nullptr;

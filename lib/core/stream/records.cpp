@@ -228,7 +228,7 @@ bool record_start(record *r, stream *s)
 		q.spaces = dma::spaces(at.space, at.space);
 		q.dst = at.dma;
 		q.len = sizeof(u64);
-		q.cookie = reinterpret_cast<u64>(s);
+		q.cookie = cookie_of(s, s->running);
 		if (!stream_post(s, &q, 1))
 			return false;
 	}

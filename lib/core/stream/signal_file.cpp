@@ -246,14 +246,14 @@ bool signals_listen(std::vector<pollfd> *fds)
 	return all;
 }
 
-int stream_signal_eventfd(stream *s, int fd)
+int stream_signal_eventfd(stream *s, int fd, stream_mark *mark)
 {
 	auto *f = new (std::nothrow) file_signal;
 
 	if (!f)
 		return no_memory("a signal");
 	f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
-	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false) : fail_errno("file descriptor %d", fd);
+	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false, 0, mark) : fail_errno("file descriptor %d", fd);
 	if (err)
 		delete f;
 	return err;

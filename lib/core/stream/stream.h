@@ -10,6 +10,7 @@
 #pragma once
 
 #include "driver/base/clock.h"
+#include "driver/base/futex_lock.h"
 #include "driver/dma/request.h"
 #include "lib/core/config/config.h"
 #include "lib/core/device/device.h"
@@ -26,11 +27,12 @@ struct call_token;
 struct record;
 struct memory_use;
 struct lookups;
+struct later_error;
 
 enum class fail_mode : u8 { go_on, stop };
 
 /* Why a stream's fast paths do not apply. */
-enum gate_bits : u32 {
+enum gate_bits : u16 {
 	gate_queue = 1,    /* its queue is not empty */
 	gate_captured = 2, /* stream_set_captured() */
 	gate_checked = 4,  /* USDMA_CHECK: always set: what is submitted is checked, and so is what is waited for */
@@ -43,14 +45,50 @@ struct stream_options {
 	bool internal = false; /* serves one synchronous call, which returns the errors */
 };
 
-/* The first task that failed since the error was last taken. */
+/* A failure. */
 struct stream_error {
 	int err = 0; /* 0: none; a positive errno */
 	dma::fault_reason reason = dma::fault_reason::none;
-	u64 address = 0; /* of a file: the offset */
-	u64 seq = 0;
+	u64 address = 0;            /* of a file: the offset */
+	u64 number = 0;             /* of the operation */
 	const char *file = nullptr; /* of a file: what was done, "reading" */
+	u32 more = 0;               /* later failures that are not listed: most_errors, or no memory */
 };
+/* Failures that a stream lists until they are taken; the first one of each owner needs no entry. */
+inline constexpr u32 most_errors = 1024;
+
+/*
+ * A position in a stream's work, which owns the failures of the operations after the mark before it: they are the
+ * result of the mark, whatever other calls take meanwhile. A stream's marks are in its list, in order, from
+ * stream_mark_set() until stream_mark_result() has returned the result; under its errors_lock.
+ *
+ *	mark_gated     it waits in the stream's queue, whose task uses it until the task is delivered
+ *	mark_in_ring   ends when the ring completes seq, or with the device
+ *	mark_ended     no more failures come: dropped, lost, delivered, or the stream has ended
+ */
+enum mark_state : u8 { mark_gated, mark_in_ring, mark_ended };
+struct stream_mark {
+	stream *s = nullptr;           /* a reference; null: it is in no stream */
+	u64 after = 0, number = 0;     /* owns the failures of the operations after + 1 to number */
+	u64 after_seq = 0, seq = 0;    /* in the ring: of the mark before, and its own */
+	mark_state state = mark_ended;
+	stream_error error;            /* the first of its failures */
+	stream_mark *next = nullptr, *prev = nullptr;
+};
+
+/*
+ * Numbers for the operations of a call. They are taken when the first one is accepted, so that they are consecutive. A
+ * request that is submitted has in its cookie, by op_cookie(), the index of its operation, counted from `at`.
+ */
+struct op_numbers {
+	u64 n = 1;
+	u64 first = 0; /* 0: none was accepted */
+	u64 at = 0;
+};
+constexpr u64 op_cookie(u64 index)
+{
+	return index << dma::cookie_owner_bits;
+}
 
 struct stream_stats {
 	u64 copies, bytes, errors, sleeps;
@@ -61,22 +99,30 @@ struct alignas(64) stream {
 	u64 alive = 0; /* the handle */
 	hw_queue *ln = nullptr;
 	device *dev = nullptr;
-	u64 plain_len =
-		0;       /* copies up to this length are one request; longer ones are split, or spread by the channel */
-	u64 last = 0;    /* last sequence number of this stream in the ring; under ln->lock */
-	u32 gated = 0;   /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
-	u32 stopped = 0; /* an errno: failed with fail_mode::stop, or aborted, or EBADF: closed; new work is refused */
+	u64 last = 0;      /* last sequence number of this stream in the ring; under ln->lock */
+	u32 plain_len = 0; /* copies up to this length are one request; longer ones are split, or spread by the channel */
+	u16 gated = 0;     /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
+	u16 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted, or EBADF: closed; new work is refused */
 	u64 copies = 0, bytes = 0;
+	u64 cookie = 0; /* op_cookie(apart), and the owner: 1 + the stream's index in the slab */
 
+	u64 apart = 0; /* accepted operations less copies; under ln->lock */
 	u64 errors = 0;
 	queued *queue = nullptr, *queue_end = nullptr; /* work behind a gate, first and last; under ln->lock */
 	u64 front = ~u64(0);                           /* the first one's number; ~0: none; atomic */
 	u32 outside = 0;                               /* see stream_outside_enter(); futex */
 	u32 has_error = 0;
 	u64 max_len = 0;                    /* longest request of the engine */
-	stream_error error;                 /* under ln->lock, as are the next two */
+	futex_lock errors_lock;             /* the next eight; nests inside ln->lock */
+	bool ended = false;                 /* its work has ended, and it has no hardware queue any more */
 	bool error_reported = false;        /* by a call on the stream; not cleared once the stream has stopped */
 	bool error_peeked = false;          /* by device_peek_error */
+	u32 n_later = 0;                    /* entries of `later` */
+	stream_error error;                 /* the first failure that no mark owns */
+	later_error *later = nullptr;       /* those after the first one of each owner, in order */
+	stream_mark *marks = nullptr, *marks_end = nullptr; /* first and last */
+	u64 marked = 0, marked_seq = 0;     /* number and sequence number of the last mark; under ln->lock */
+	u64 running = 0;                    /* number of the task that runs; under ln->lock */
 	call_count calls;                   /* calls in progress; destroy waits for them */
 	struct call_group *group = nullptr; /* its host functions; freed with the last reference; under ln->lock */
 	stream_options opt;
@@ -173,8 +219,13 @@ int fail_dead();
 int fail_task(const stream *s, const stream_error &e);
 /* Of an operation on a file, by its positive errno. */
 const char *file_error_text(int err);
-/* Returns the pending error (0 or -errno) and clears it unless the stream has stopped. */
+/*
+ * Returns the first error that no mark owns (0 or -errno), and clears it and those behind it, unless the stream has
+ * stopped.
+ */
 int stream_take_error(stream *s, stream_error *out);
+/* As stream_take_error(), but leaves those behind it. -ENODEV: none, but work was lost with the device. */
+int stream_take_next_error(stream *s, stream_error *out);
 /* As stream_take_error(), for a check of stream_wait_check(): a positive errno, or 0. */
 int stream_take_error_locked(stream *s);
 /* As stream_take_error(), but leaves the error pending. */
@@ -218,14 +269,29 @@ int streams_reap(device *dev);
 /*
  * Submits n requests in order; blocks only while the ring is full. found: what was looked up for them; null: they
  * access memory that the caller owns. stale: some of that was freed or unregistered since, before the rest was in the
- * ring or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0.
+ * ring or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0. Their
+ * cookies are overwritten.
  */
-int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *found, size_t *posted = nullptr);
+int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *ops, size_t *posted = nullptr);
 /*
  * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never
- * blocks. 1: not possible now, nothing was done; take the slow path.
+ * blocks. Returns its cookie (number_of_cookie()); 0: not possible now, nothing was done; take the slow path.
  */
-int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
+u64 stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len);
+
+/* The number of the last operation that was accepted; exact with the hardware queue's lock held. */
+inline u64 stream_number(const stream *s)
+{
+	return load_relaxed(&s->copies) + load_relaxed(&s->apart);
+}
+/* A cookie has the low bits of the number of an operation that is not far from the stream's last one. */
+inline u64 number_of_cookie(const stream *s, u64 cookie)
+{
+	const u64 last = stream_number(s);
+
+	return last - u64(s64((last << dma::cookie_owner_bits) - (cookie & ~dma::cookie_owner(~u64(0)))) >>
+			  dma::cookie_owner_bits);
+}
 
 /* As memory_upcalls. */
 u64 stream_gated_last();
@@ -301,8 +367,9 @@ void call_group_drop(stream *s);
 /* Waits until none runs except the caller's own. -ETIMEDOUT. */
 int call_group_wait(stream *s, deadline until);
 
-/* by: identifies the thread that will run the call. */
-int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by = 0);
+/* by: identifies the thread that will run the call. mark: set at the call's position, ends before it is delivered. */
+int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by = 0,
+		stream_mark *mark = nullptr);
 void call_done(call_token *done);
 /*
  * As stream_call() for front ends without callback threads: runs fn(arg) on the library's callback thread of
@@ -321,8 +388,24 @@ int stream_outside_wait(stream *s, deadline until);
 
 /* Adds 1 to fd (duplicated) after all earlier work; never blocks or raises a signal. */
 int stream_signal_fd(stream *s, int fd);
-/* As stream_signal_fd() for an fd that is an eventfd. */
-int stream_signal_eventfd(stream *s, int fd);
+/* As stream_signal_fd() for an fd that is an eventfd. mark: as stream_call(). */
+int stream_signal_eventfd(stream *s, int fd, stream_mark *mark = nullptr);
+
+/* ---- marks ---------------------------------------------------------------------------------------------- */
+
+/*
+ * Sets a mark behind all work submitted so far, if that is in the ring: m->seq. 1: it is not (nothing was done);
+ * -errno: the stream accepts no work.
+ */
+int stream_mark_set(stream *s, stream_mark *m);
+/*
+ * 0, or the first failure of the mark's work, which is then out of its stream: *out (if not null) describes it. -ENODEV:
+ * the device was lost before that work ended; -ECANCELED: it was dropped. -EAGAIN: it has not ended (no text). Needs no
+ * handle: the stream may have been destroyed. Handles no fault: as long as the ring has halted, the work has not ended.
+ */
+int stream_mark_result(stream_mark *m, stream_error *out = nullptr);
+/* Takes one failure, before the result: *out, whose err may be 0. -EAGAIN. */
+int stream_mark_take_error(stream_mark *m, stream_error *out);
 
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -36,6 +36,8 @@ static inline u64 bytes_of(const dma::request &r)
 		copies += b != 0;
 	}
 	count_copies(s, l, copies, bytes);
+	/* The operations were counted when they were accepted. */
+	stream_accept(s, 0, copies);
 	if (unlikely(r->op == dma::opcode::wait))
 		store_relaxed(&l->wait_seq, l->ch->posted);
 }
@@ -68,24 +70,39 @@ static int wait_slots(stream *s)
 
 /* What a call submits. */
 struct submission {
-	const dma::request *r;
+	dma::request *r;
 	size_t n;
 	const lookups *found;
-	size_t at = 0; /* those before it were accepted */
+	op_numbers *ops;
+	size_t at = 0;         /* those before it were accepted */
+	bool numbered = false; /* their cookies are complete */
 
 	bool ended() const { return at == n; }
 };
 
+/* With the hardware queue's lock held, also where this is done for the first requests of several. */
+[[gnu::always_inline]] static inline void number_requests(stream *s, submission *w)
+{
+	if (w->numbered)
+		return;
+	stream_number_call(s, w->ops);
+	const u64 base = cookie_of(s, w->ops->first + w->ops->at);
+	for (size_t i = 0; i < w->n; i++)
+		w->r[i].cookie += base;
+	w->numbered = true;
+}
+
 /* Once it is in the ring, a free of the memory waits for it. */
-[[gnu::always_inline]] static inline int post_inside(stream *s, hw_queue *l, const submission &w, unsigned *done)
+[[gnu::always_inline]] static inline int post_inside(stream *s, hw_queue *l, submission *w, unsigned *done)
 {
 	const read_section in;
 
 	if (unlikely(!in))
 		return in.error();
-	if (unlikely(w.found && !w.found->are_current()))
+	if (unlikely(w->found && !w->found->are_current()))
 		return stale;
-	*done = post(s, l, w.r + w.at, w.n - w.at);
+	number_requests(s, w);
+	*done = post(s, l, w->r + w->at, w->n - w->at);
 	return 0;
 }
 
@@ -93,7 +110,7 @@ struct submission {
 [[gnu::always_inline]] static inline int post_found(stream *s, hw_queue *l, submission *w)
 {
 	unsigned done = 0;
-	const int err = post_inside(s, l, *w, &done);
+	const int err = post_inside(s, l, w, &done);
 
 	w->at += done;
 	if (likely(done))
@@ -103,6 +120,7 @@ struct submission {
 
 static int queue_requests(stream *s, submission *w)
 {
+	const u64 base = w->numbered ? cookie_of(s, w->ops->first + w->ops->at) : 0;
 	queued *first = nullptr, **end = &first;
 
 	/* All or none: queued requests cannot be withdrawn. */
@@ -113,8 +131,9 @@ static int queue_requests(stream *s, submission *w)
 			return no_memory("work behind a gate");
 		}
 		(*end)->t.req = w->r[i];
+		(*end)->t.req.cookie -= base;
 	}
-	const int err = stream_push_all(s, first, w->found);
+	const int err = stream_push_all(s, first, w->found, w->ops);
 	if (!err)
 		w->at = w->n;
 	return err;
@@ -186,10 +205,10 @@ void stream_complete_early(stream *s)
 	return err;
 }
 
-int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *found, size_t *posted)
+int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *ops, size_t *posted)
 {
 	hw_queue *l = s->ln;
-	submission w = {r, n, found};
+	submission w = {r, n, found, ops};
 
 	l->lock.lock();
 	if (likely(!(s->gated | s->stopped)))
@@ -198,39 +217,39 @@ int stream_submit(stream *s, const dma::request *r, size_t n, const lookups *fou
 	return likely(w.ended()) ? 0 : submit_slow(s, w, posted);
 }
 
-/* With the hardware queue's lock held. */
-[[gnu::always_inline]] static inline bool post_copy(stream *s, hw_queue *l, u32 spaces, u64 src, u64 dst, u64 len)
+/* With the hardware queue's lock held. Returns its cookie, or 0. */
+[[gnu::always_inline]] static inline u64 post_copy(stream *s, hw_queue *l, u32 spaces, u64 src, u64 dst, u64 len)
 {
+	const u64 cookie = s->cookie + op_cookie(s->copies + 1);
 	const auto count = [&] {
 		store_relaxed(&s->last, l->ch->posted + 1);
 		count_copies(s, l, 1, len);
 	};
 
-	return likely(!(s->gated | s->stopped)) &&
-	       hwq_submit_copy(l, spaces, src, dst, len, reinterpret_cast<u64>(s), count);
+	return likely(!(s->gated | s->stopped)) && hwq_submit_copy(l, spaces, src, dst, len, cookie, count) ? cookie : 0;
 }
 
 /* The lock is not biased to this thread. */
-[[gnu::noinline]] static int submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+[[gnu::noinline]] static u64 submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
 	hw_queue *l = s->ln;
 
 	if (!l->lock.try_lock())
-		return 1;
-	const bool done = post_copy(s, l, spaces, src, dst, len);
+		return 0;
+	const u64 cookie = post_copy(s, l, spaces, src, dst, len);
 	l->lock.unlock_light();
-	return !done;
+	return cookie;
 }
 
-int stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+u64 stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
 	hw_queue *l = s->ln;
 
 	if (unlikely(!l->lock.try_lock_own()))
 		return submit_copy_shared(s, spaces, src, dst, len);
-	const bool done = post_copy(s, l, spaces, src, dst, len);
+	const u64 cookie = post_copy(s, l, spaces, src, dst, len);
 	l->lock.unlock_own();
-	return !done;
+	return cookie;
 }
 
 } // namespace usdma::core

@@ -19,7 +19,8 @@ enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call
 struct call_slot {
 	stream *s = nullptr; /* a reference */
 	u64 seq = 0;
-	u64 by = 0;          /* as stream_call() */
+	u64 by = 0;                  /* as stream_call() */
+	stream_mark *mark = nullptr; /* as stream_call() */
 	bool marked = false; /* a request in the ring raises the interrupt: none is armed */
 	bool due = false;    /* used within a pass */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
@@ -34,6 +35,7 @@ struct task {
 	bool by_device = false; /* gate_check: a device of this process may write what it polls */
 	bool delivered = false; /* call: delivered, not yet done */
 	u64 number = 0;         /* as stream_gated_last() */
+	u64 op = 0;             /* its number in the stream; of a call: that of the next operation */
 	deadline until = deadline::never();
 	dma::request req{};
 	record *rec = nullptr;                /* record, gate_event: a reference */
@@ -45,6 +47,7 @@ struct task {
 	void *arg = nullptr;
 	u64 by = 0;                      /* call: as stream_call() */
 	call_token *token = nullptr;     /* call: a reference */
+	stream_mark *mark = nullptr;     /* call: as stream_call(); null once passed to the progress thread */
 	std::unique_ptr<call_slot> slot; /* call: null once passed to the progress thread */
 };
 
@@ -67,7 +70,7 @@ void drop_task(task &t, bool accepted);
 /* Runs the task, or queues it for the progress thread. On -errno the task is dropped. */
 int stream_push(stream *s, task &&t);
 /* As stream_push() for a list of requests or a call: all or none. found: as stream_submit(). Takes the list over. */
-int stream_push_all(stream *s, queued *first, const lookups *found = nullptr);
+int stream_push_all(stream *s, queued *first, const lookups *found = nullptr, op_numbers *ops = nullptr);
 /* Frees tasks that were not accepted. */
 void queued_delete(queued *first);
 /* Runs a gated stream's queue until a task has to wait; true: progress was made. Takes the hardware queue's lock. */
@@ -77,9 +80,50 @@ bool stream_advance(stream *s);
  * progress thread already has.
  */
 void stream_drop_queue(stream *s);
-void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 seq);
-/* what: "reading", …; with the hardware queue's lock held. */
+/* The next ten with the hardware queue's lock held. */
+void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 number);
+/* Of the task that runs. what: "reading", … */
 void stream_note_file_error(stream *s, int err, const char *what, u64 offset);
+/* A reset has ended the stream's requests in the ring, or the device was lost: what has not ended has this error. */
+void stream_note_reset(stream *s);
+void stream_note_loss(stream *s);
+/*
+ * The stream accepts no work any more, and what has not ended is dropped; in_ring: also requests in the ring. Its marks
+ * have -ECANCELED. why: as stream::stopped.
+ */
+void stream_note_stop(stream *s, int why, bool in_ring);
+/* It was aborted: -ECANCELED, unless there was a failure before. */
+void stream_note_abort(stream *s);
+/* Sets a mark that waits for its turn; reached: it comes now; unset: it was not accepted. */
+void stream_mark_gated(stream *s, stream_mark *m);
+void stream_mark_reached(stream *s, stream_mark *m);
+void stream_mark_unset(stream *s, stream_mark *m);
+/* Its call is delivered: the result is there. Does nothing for null. */
+void stream_mark_end(stream_mark *m);
+/* The stream has ended: its marks have their results, and do not use its hardware queue any more. */
+void stream_marks_over(stream *s);
+/* When it is freed. */
+void stream_errors_free(stream *s);
+/* The failure that no call has returned; an abort does not count as one. */
+int stream_unreported_error(stream *s);
+/* The next request of the operation with this number. */
+inline u64 cookie_of(const stream *s, u64 number)
+{
+	return op_cookie(number) | dma::cookie_owner(s->cookie);
+}
+/* With the hardware queue's lock held, as the next one: n operations were accepted, or so many copies were counted. */
+inline void stream_accept(stream *s, u64 n, u64 copies = 0)
+{
+	store_relaxed(&s->apart, s->apart + n - copies);
+	s->cookie = op_cookie(s->apart) | dma::cookie_owner(s->cookie);
+}
+inline void stream_number_call(stream *s, op_numbers *ops)
+{
+	if (ops->first)
+		return;
+	ops->first = stream_number(s) + 1;
+	stream_accept(s, ops->n);
+}
 /* Posts as many of n requests as fit and returns their number; with the hardware queue's lock held. */
 unsigned stream_post(stream *s, const dma::request *r, size_t n);
 /* Timing early: the stream's work is done before the call returns, unless it waits for other work. */

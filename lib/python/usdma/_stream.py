@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import asyncio
-import os
+import errno
 import sys
 
 from . import _native
@@ -32,7 +32,7 @@ class Stream(Closing):
 
     def __init__(self, device):
         self._native = _native.Stream(device._native)
-        self._waiter = None
+        self._waits = _Waits()
 
     def copy(self, dst, src):
         """Copies src to the beginning of dst.
@@ -64,7 +64,10 @@ class Stream(Closing):
 
     def synchronize(self, timeout_ms=-1):
         """Waits until the work submitted before has ended; raises its first error."""
-        self._native.synchronize(timeout_ms)
+        try:
+            self._native.synchronize(timeout_ms)
+        finally:
+            self._waits.finish()
 
     def query(self):
         """True: all work has ended."""
@@ -74,14 +77,11 @@ class Stream(Closing):
         self._native.abort()
 
     async def done(self):
-        """Waits as synchronize() does, but lets other coroutines run."""
-        if self._waiter is None:
-            self._waiter = _Waiter()
-        await self._waiter.wait(self._native)
-        error = self._native.take_error()
-        if error:
-            code, reason, address = error
-            raise _native.Error(code, f"{os.strerror(code)} ({reason} at {address:#x})")
+        """Waits for the work submitted before, but lets other coroutines run; raises the first error of that work.
+
+        Several coroutines may wait at a time: each has the errors of the work behind the wait before it.
+        """
+        await self._waits.wait(self._native)
 
     async def copy_done(self, dst, src):
         self.copy(dst, src)
@@ -92,39 +92,40 @@ class Stream(Closing):
         try:
             self._native.close()
         finally:
-            if self._waiter is not None:
-                self._waiter.close()
-                self._waiter = None
+            self._waits.finish()
 
 
-class _Waiter:
-    """A pool of eventfds, one for each waiting coroutine."""
+class _Waits:
+    """A pool of completions, one for each waiting coroutine."""
 
     def __init__(self):
         self._free = []
-        self._closed = False
+        self._cancelled = []  # of coroutines that were: the next wait has their errors
 
     async def wait(self, stream):
-        fd = self._free.pop() if self._free else os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        clean = False
+        completion = self._free.pop() if self._free else _native.Completion()
+        fd = completion.start(stream)
         try:
-            at = stream.signal_fd(fd)
             await _readable(fd)
-            os.eventfd_read(fd)
-            clean = True
-            stream.signalled(at)
         finally:
-            # After a cancellation it may still be signalled: not reused. (The library has a duplicate.)
-            if clean and not self._closed:
-                self._free.append(fd)
-            else:
-                os.close(fd)
+            self._cancelled.append(completion)
+        self.finish()
 
-    def close(self):
-        self._closed = True
-        for fd in self._free:
-            os.close(fd)
-        self._free.clear()
+    def finish(self):
+        """Of all whose work has ended."""
+        some, self._cancelled = self._cancelled, []
+        errors = []
+        for completion in some:
+            try:
+                completion.finish()
+            except _native.Error as e:
+                if e.errno == errno.EAGAIN:
+                    self._cancelled.append(completion)
+                    continue
+                errors.append(e)
+            self._free.append(completion)
+        if errors:
+            raise errors[0]
 
 
 async def _readable(fd):

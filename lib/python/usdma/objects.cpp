@@ -247,25 +247,6 @@ void stream::abort()
 	release_ended();
 }
 
-uint64_t stream::signal_fd(int fd)
-{
-	const uint64_t at = end().at;
-
-	check(without_gil([&] { return usdma_stream_signal_fd(h_.get(), fd); }));
-	return at;
-}
-
-py::object stream::take_error()
-{
-	usdma_error_info info = {};
-
-	info.struct_size = sizeof(info);
-	check(usdma_stream_take_error(h_.get(), &info));
-	if (!info.error)
-		return py::none();
-	return py::make_tuple(-info.error, info.reason_name, info.address);
-}
-
 void stream::wait_event(event &e)
 {
 	const event::view before = e.now();
@@ -358,6 +339,40 @@ void release_before(std::vector<mark> passed)
 		if (const auto s = m.of.lock(); s && s->first_ < m.at && !s->dev_->lost())
 			s->take_before(m.at, &passed, &released);
 	}
+}
+
+/* ---- completion ------------------------------------------------------------------------------------ */
+
+std::shared_ptr<completion> completion::make()
+{
+	auto c = std::make_shared<completion>();
+
+	check(usdma_completion_create(c->h_.put()));
+	return c;
+}
+
+completion::~completion()
+{
+	usdma_completion_destroy(h_.take()); /* one that is outstanding stays */
+}
+
+int completion::start(stream &s)
+{
+	const mark at = s.end();
+	int fd = -1;
+
+	check(without_gil([&] { return usdma_completion_start(h_.get(), s.get(), &fd); }));
+	at_ = at;
+	return fd;
+}
+
+void completion::finish()
+{
+	const int err = usdma_completion_finish(h_.get());
+
+	if (err != -EAGAIN)
+		release_before({std::exchange(at_, {})});
+	check(err);
 }
 
 /* ---- event ----------------------------------------------------------------------------------------- */

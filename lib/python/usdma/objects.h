@@ -4,6 +4,7 @@
 #include "lib/python/gil.h"
 
 #include <pybind11/stl.h>
+#include <usdma/uring.h>
 #include <usdma/usdma.h>
 
 #include <cstdint>
@@ -141,11 +142,6 @@ public:
 	void sync(int timeout_ms);
 	bool query();
 	void abort();
-	/* Returns the position that is passed when fd is signalled. */
-	uint64_t signal_fd(int fd);
-	void signalled(uint64_t at) { release_before({{weak_from_this(), at}}); }
-	/* None, or (errno, reason's name, address). */
-	py::object take_error();
 	void wait_event(event &e);
 	/* Waits for its work; raises the pending error, if any. */
 	void close();
@@ -178,6 +174,23 @@ private:
 	uint64_t first_ = 0; /* position of the first in retained_ */
 	bool destroyed_ = false;
 	bool dropped_ = false; /* what it waited for was perhaps not reached: aborted, or destroyed with an error */
+};
+
+/* One at a time of the positions in streams' work. */
+class completion {
+public:
+	static std::shared_ptr<completion> make();
+	completion() = default;
+	completion(const completion &) = delete;
+	~completion();
+	/* Returns the descriptor that becomes readable when the stream's work so far has ended. */
+	int start(stream &s);
+	/* Raises the work's first error, or EAGAIN: it has not ended. */
+	void finish();
+
+private:
+	handle<usdma_completion> h_;
+	mark at_;
 };
 
 class event {

@@ -39,12 +39,6 @@ static bool unallocated(const core::translation &p)
 	return core_fault(call, err, at::submit);
 }
 
-/* Out of line: its locals would enlarge the stack frame of every copy. */
-[[gnu::cold, gnu::noinline]] static aclError copy_fault(const char *call, int err, const void *dst, const void *src)
-{
-	return copy_fault(call, err, core::translate_both(dst, src));
-}
-
 [[gnu::cold, gnu::noinline]] static aclError fail_unallocated(const char *call, const core::endpoints &e,
 							      const void *dst, const void *src)
 {

@@ -533,6 +533,48 @@ def test_await_takes_the_error(dev):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("order", range(3))
+def test_each_await_has_its_own_error(order):
+    """Three coroutines on one stream, of which one has a copy that fails."""
+
+    async def copy(s, mem, host):
+        s.copy(mem, host)
+        await s.done()
+
+    async def main(d):
+        mem, host = d.device_buffer(4096), d.host_buffer(4096)
+        with d.stream() as s:
+            got = await asyncio.gather(*(copy(s, mem, host) for _ in range(3)), return_exceptions=True)
+            assert [isinstance(e, OSError) for e in got] == [n == order for n in range(3)]
+            assert got[order].errno == errno.EIO
+            s.synchronize()
+
+    with usdma.Device(f"sim:mem=64M:faults=fail@{order + 1}") as d:
+        asyncio.run(main(d))
+
+
+def test_cancelled_wait_leaves_the_error():
+    """The next wait raises it."""
+
+    async def main(d):
+        mem, host = d.device_buffer(4096), d.host_buffer(4096)
+        with d.stream() as s:
+            s.copy(mem, host)
+            s.copy(mem, host)
+            waiting = asyncio.create_task(s.done())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            with pytest.raises(OSError) as e:
+                await s.done()
+            assert e.value.errno == errno.EIO
+            await s.done()
+
+    with usdma.Device("sim:mem=64M:faults=slow@1/50000+fail@2") as d:
+        asyncio.run(main(d))
+
+
 def test_waiters_retain_pending_buffers(dev):
     """The buffers of operations submitted after a wait began are retained, however many other waits end."""
     later_ones = []

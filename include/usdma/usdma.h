@@ -364,16 +364,18 @@ USDMA_API int usdma_stream_destroy(usdma_stream *stream);
  * details) and clears it, and those behind it. -ETIMEDOUT: not yet, nothing was cleared; -ECANCELED: the stream was
  * aborted.
  *
- * A failure is returned once, by whoever it belongs to:
+ * A failure is returned once, by its owner:
  * - The operations of a stream have numbers, in the order in which they were accepted, from 1: each copy, item of a
  *   batch, rectangle, fill, reduction, value, wait, mark of an event and file operation (a batch of these is one).
- * - A completion (<usdma/uring.h>) owns the failures of all operations up to its preparation that no completion before it
- *   owns and no call has returned: usdma_completion_finish returns the first of them, in whatever order completions are
- *   finished, also after the stream was destroyed.
+ * - A completion (<usdma/uring.h>), or a function with a status, owns the failures of all operations up to its
+ *   preparation that no completion before it owns and no call has returned. usdma_completion_finish returns the first
+ *   of them, in whatever order completions are finished, also after the stream was destroyed.
  * - All other failures are the stream's. They are returned by usdma_stream_sync, usdma_stream_take_error, or
  *   usdma_stream_destroy, or belong to the next completion.
  * - A stopped stream (USDMA_FAIL_STOP) returns the failure that stopped it with each call, also one of a completion.
- * A stream lists 1,024 failures until they are returned; further ones are counted (usdma_error_info::more) but each
+ * - A reset of the device fails what is pending. Each completion of such work has -EIO; what none owns is one failure,
+ *   with the number of the last operation.
+ * A stream lists 1,024 failures until they are returned; further ones are counted (usdma_error_info::more), but each
  * completion still has its own first one.
  */
 USDMA_API int usdma_stream_sync(usdma_stream *stream, int timeout_ms);
@@ -397,26 +399,26 @@ USDMA_API int usdma_stream_set_fail_mode(usdma_stream *stream, int mode);
 
 struct usdma_error_info {
 	uint32_t struct_size;
-	int32_t error;   /* as usdma_stream_sync would return it; 0: none */
-	uint32_t reason; /* the device's code for it (docs/hardware.md) … */
-	uint32_t more;   /* later failures that were not listed, as there were 1,024 already, or no memory */
+	int32_t error;        /* as usdma_stream_sync would return it; 0: none */
+	uint32_t reason;      /* the device's code for it (docs/hardware.md) … */
+	uint32_t more;        /* later failures that were not listed, as there were 1,024 already, or no memory */
 	char reason_name[32]; /* … and its name */
 	uint64_t address;     /* reported by the device; of a file: its offset; 0: none */
 	uint64_t sequence;    /* number of the operation in its stream, as usdma_submit_copy() returns it */
 };
 /*
- * Takes the oldest failure that no completion owns (see usdma_stream_sync), one with each call. Returns 0 also when there
- * was none. error is -ENODEV, with each call, if work was lost with the device; a stopped stream returns its error with
- * each call, too.
+ * Takes the oldest failure that no completion owns (see usdma_stream_sync), one with each call. Returns 0 also when
+ * there was none. error is -ENODEV, with each call, if work was lost with the device; a stopped stream returns its
+ * error with each call, too.
  */
 USDMA_API int usdma_stream_take_error(usdma_stream *stream, struct usdma_error_info *info);
 
 struct usdma_stream_stats {
 	uint32_t struct_size;
-	uint32_t id;     /* the stream's number in log lines */
-	uint64_t copies; /* operations submitted, as in usdma_device_stats */
-	uint64_t bytes;  /* moved by them */
-	uint64_t errors; /* operations that failed */
+	uint32_t id;       /* the stream's number in log lines */
+	uint64_t copies;   /* operations submitted, as in usdma_device_stats */
+	uint64_t bytes;    /* moved by them */
+	uint64_t errors;   /* operations that failed */
 	uint64_t sequence; /* number of the last operation that was accepted */
 };
 USDMA_API int usdma_stream_get_stats(usdma_stream *stream, struct usdma_stream_stats *stats);
@@ -439,6 +441,12 @@ USDMA_API int usdma_stream_signal_fd(usdma_stream *stream, int fd);
  * waits for it first (usdma_copy). Returns at once; -EAGAIN: the thread cannot be started.
  */
 USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold);
+/*
+ * As usdma_stream_call, for a function that has the result of the work before it as a completion has: 0, or the first
+ * failure that it owns (usdma_stream_sync has the rules), -ENODEV if the device was lost before that work ended,
+ * -ECANCELED if it was dropped.
+ */
+USDMA_API int usdma_stream_call_status(usdma_stream *stream, void (*fn)(void *arg, int status), void *arg, int hold);
 
 /* ---- copies ---------------------------------------------------------------------------------------- */
 
@@ -474,11 +482,17 @@ struct usdma_copy_item {
 USDMA_API int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, size_t *done);
 
 /*
- * As usdma_copy and usdma_copy_batch. *sequence (if not NULL) is the number of the copy in its stream, or that of the first
- * item, which the others follow; usdma_error_info has it if the copy fails. 0: all was done when the call returned, which
- * then returns the errors. Items that were copied as one fail with the number of the first of them. Other operations:
- * usdma_stream_stats::sequence, if no other thread submits to the stream meanwhile. flags: 0. -EINVAL: flags.
+ * As usdma_copy and usdma_copy_batch. *sequence (if not NULL) is the number of the copy in its stream, or that of the
+ * first item, which the others follow; usdma_error_info has it if the copy fails. 0: all was done when the call
+ * returned, which then returns the errors. Items that were copied as one fail with the number of the first of them.
+ * Other operations: usdma_stream_stats::sequence, if no other thread submits to the stream meanwhile. flags: enum
+ * usdma_submit_flags. -EINVAL: flags. -EAGAIN: USDMA_NOWAIT, and the copy, or the next item, was not submitted, as the
+ * call would wait: the ring is full, or the stream's device cannot access the memory (unregistered, or apart from it).
+ * To be tried again when earlier work has ended.
  */
+enum usdma_submit_flags {
+	USDMA_NOWAIT = 1 /* waits for no earlier work */
+};
 USDMA_API int usdma_submit_copy(usdma_stream *stream, void *dst, const void *src, size_t len, unsigned flags,
 				uint64_t *sequence);
 USDMA_API int usdma_submit_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, unsigned flags,

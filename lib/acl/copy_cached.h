@@ -7,10 +7,10 @@
 
 namespace usdma::acl {
 
-/* All checks of aclrtMemcpyAsync hold, and both ranges are in this thread's translation cache. False: not so, nothing was
- * done. */
+/* All checks of aclrtMemcpyAsync hold, and both ranges are in this thread's translation cache. False: not so, nothing
+ * was done. */
 inline __attribute__((always_inline)) bool try_cached(void *dst, size_t max, const void *src, size_t count, u32 kind,
-						     aclrtStream stream)
+						      aclrtStream stream)
 {
 	const core::read_section in;
 	const context *c = likely(in) ? current_now() : nullptr;
@@ -19,7 +19,8 @@ inline __attribute__((always_inline)) bool try_cached(void *dst, size_t max, con
 		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
 		return false;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_fast(core::thread_here()->cache, s, dst, src, count, true) != 0 : false;
+	return likely(owner_of(s) == c) ? core::copy_fast(core::thread_here()->cache, s, dst, src, count, true) != 0 :
+					  false;
 }
 
 /* False: nothing was done; aclrtMemcpyAsync() does it, or names the error. */

@@ -65,7 +65,7 @@ int usdma_copy_batch(usdma_stream *stream, const struct usdma_copy_item *items, 
 
 static int check_flags(const char *call, unsigned flags)
 {
-	return flags ? fail(EINVAL, "%s: there are no flags 0x%x", call, flags) : 0;
+	return flags & ~unsigned(USDMA_NOWAIT) ? fail(EINVAL, "%s: there are no flags 0x%x", call, flags) : 0;
 }
 
 /* As try_cached(); the number, which needs the stream. */
@@ -79,15 +79,16 @@ static inline u64 try_numbered(usdma_stream *stream, void *dst, const void *src,
 	return likely(cookie) ? core::number_of_cookie(s, cookie) : 0;
 }
 
-static int submit_slow(usdma_stream *stream, void *dst, const void *src, size_t len, u64 *number)
+static int submit_slow(usdma_stream *stream, void *dst, const void *src, size_t len, unsigned flags, u64 *number)
 {
 	const core::stream_guard s(stream);
-	core::op_numbers ops;
+	core::op_numbers numbers;
 
+	numbers.may_wait = !(flags & USDMA_NOWAIT);
 	if (unlikely(!s))
 		return native::fail_guard("usdma_submit_copy", "stream", s.error());
-	const int err = core::copy_async(s, dst, src, len, &ops);
-	*number = ops.first;
+	const int err = core::copy_async(s, dst, src, len, &numbers);
+	*number = numbers.first;
 	return err;
 }
 
@@ -96,18 +97,19 @@ int usdma_submit_copy(usdma_stream *stream, void *dst, const void *src, size_t l
 	if (const int err = check_flags(__func__, flags))
 		return err;
 	u64 number = try_numbered(stream, dst, src, len);
-	const int err = likely(number) ? 0 : submit_slow(stream, dst, src, len, &number);
+	const int err = likely(number) ? 0 : submit_slow(stream, dst, src, len, flags, &number);
 	if (sequence)
 		*sequence = number;
 	return err;
 }
 
-int usdma_submit_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, unsigned flags, size_t *done,
-		       uint64_t *sequence)
+int usdma_submit_batch(usdma_stream *stream, const struct usdma_copy_item *items, size_t n, unsigned flags,
+		       size_t *done, uint64_t *sequence)
 {
-	core::op_numbers ops = {n};
+	core::op_numbers numbers = {n};
 	size_t submitted = 0;
 
+	numbers.may_wait = !(flags & USDMA_NOWAIT);
 	if (done)
 		*done = 0;
 	if (sequence)
@@ -119,11 +121,11 @@ int usdma_submit_batch(usdma_stream *stream, const struct usdma_copy_item *items
 		return 0;
 	need_pointer(items);
 	const core::copy_list list(&items->dst, &items->src, &items->len, sizeof(*items));
-	const int err = core::copy_submit(s, list, n, nullptr, &submitted, &ops);
+	const int err = core::copy_submit(s, list, n, nullptr, &submitted, &numbers);
 	if (done)
 		*done = err ? submitted : n;
 	if (sequence)
-		*sequence = ops.first;
+		*sequence = numbers.first;
 	return err;
 }
 

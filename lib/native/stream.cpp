@@ -142,6 +142,13 @@ int usdma_stream_signal_fd(usdma_stream *stream, int fd)
 	return core::stream_signal_fd(s, fd);
 }
 
+int usdma_stream_call_status(usdma_stream *stream, void (*fn)(void *arg, int status), void *arg, int hold)
+{
+	guard_stream(s, stream);
+	need_pointer(fn);
+	return core::stream_host_func(s, fn, arg, hold != 0);
+}
+
 int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold)
 {
 	guard_stream(s, stream);

@@ -21,7 +21,7 @@ namespace {
 struct alignas(64) completion {
 	u64 alive = 0; /* the handle */
 	u32 busy = 0;
-	bool ended = false; /* its eventfd was signalled */
+	bool ended = false;     /* its eventfd was signalled */
 	u64 count = 0;          /* the kernel reads the eventfd into this */
 	core::stream_mark mark; /* its work */
 	unique_fd fd;

@@ -157,8 +157,9 @@ struct work {
 	void check_failed(uint64_t number, uint64_t first, uint64_t last);
 };
 
-work::work(size_t n) : slots(n), src(dev, kind::pinned, n * slot_size), dst(dev, kind::pinned, n * slot_size),
-		       word(dev, kind::pinned, 64)
+work::work(size_t n)
+	: slots(n), src(dev, kind::pinned, n * slot_size), dst(dev, kind::pinned, n * slot_size),
+	  word(dev, kind::pinned, 64)
 {
 	const int fd = mkstemp(path);
 
@@ -301,8 +302,9 @@ void work::finish_one()
 /* 1: made; 0: not. */
 int work::content_of(const operation &o) const
 {
-	const unsigned char want = o.is == sort::fill ? filled : o.is == sort::file ?
-					   static_cast<unsigned char>(o.slot % in_file % 101) : *from(o.slot);
+	const unsigned char want = o.is == sort::fill ? filled :
+				   o.is == sort::file ? static_cast<unsigned char>(o.slot % in_file % 101) :
+							*from(o.slot);
 
 	if (all_are(at(o.slot), copied, want))
 		return 1;
@@ -426,6 +428,124 @@ static void without_a_ring(void **)
 	assert_int_equal(poll(&p, 1, long_ms), 1);
 	WORKS(usdma_completion_finish(c));
 }
+
+/* ---- functions with a status ------------------------------------------------------------------------ */
+
+struct calls {
+	std::atomic<unsigned> n{0};
+	int status[8] = {};
+
+	static void note(void *arg, int status)
+	{
+		auto *c = static_cast<calls *>(arg);
+
+		c->status[c->n.load()] = status;
+		c->n++;
+	}
+	void await(unsigned all) const
+	{
+		while (n < all)
+			std::this_thread::yield();
+	}
+};
+
+static void functions(void **)
+{
+	bench b;
+	completion c;
+	calls got;
+
+	for (int i = 0; i < 4; i++) {
+		i == 1 || i == 2 ? b.fail() : b.copy();
+		if (i == 2)
+			b.r.prepare(c, b.s, 1);
+		WORKS(usdma_stream_call_status(b.s, calls::note, &got, i % 2));
+	}
+	b.r.wait();
+	got.await(4);
+	static constexpr int want[] = {0, -EIO, 0, 0};
+	assert_memory_equal(got.status, want, sizeof(want));
+	assert_int_equal(usdma_completion_finish(c), -EIO);
+	WORKS(usdma_stream_sync(b.s, long_ms));
+	assert_int_equal(usdma_stream_call_status(b.s, nullptr, nullptr, 0), -EINVAL);
+}
+
+static void functions_of_dropped_work(void **)
+{
+	bench b;
+	block word(b.dev, kind::pinned, 64);
+	calls got;
+
+	memset(word.data(), 0, 64);
+	WORKS(usdma_wait_value(b.s, word.data(), USDMA_EQ, 1));
+	for (const int hold : {0, 1, 0, 1})
+		WORKS(usdma_stream_call_status(b.s, calls::note, &got, hold));
+	WORKS(usdma_stream_abort(b.s));
+	got.await(4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(got.status[i], -ECANCELED);
+	assert_int_equal(usdma_stream_call_status(b.s, calls::note, &got, 0), -ECANCELED);
+}
+
+/* ---- calls that do not wait ------------------------------------------------------------------------- */
+
+static void a_full_ring(void **)
+{
+	bench b;
+	usdma_device_info info = {};
+	block word(b.dev, kind::pinned, 64);
+	usdma_stream *other;
+	uint64_t number = none, last = none;
+	size_t n = 0, done = 0;
+	int err = 0;
+
+	/* A ring that is not in a WAIT. The engine is slow, but may be quicker than this thread on a busy machine. */
+	info.struct_size = sizeof(info);
+	WORKS(usdma_device_get_info(b.dev, &info));
+	for (; !err; n++) {
+		if (n % info.ring_size == 0)
+			set_faults(b.dev, 0, "slow@1/200000");
+		err = usdma_submit_copy(b.s, b.mem.data(), b.host.data(), 64, USDMA_NOWAIT, &number);
+		last = err ? last : number;
+	}
+	assert_int_equal(err, -EAGAIN);
+	assert_int_equal(last, n - 1);
+	std::vector<usdma_copy_item> items(4, {b.mem.data(), b.host.data(), 64});
+	assert_int_equal(usdma_submit_batch(b.s, items.data(), 4, USDMA_NOWAIT, &done, &number), -EAGAIN);
+	assert_int_equal(done, 0);
+	/* Others are not affected. */
+	WORKS(usdma_stream_create(b.dev, nullptr, &other));
+	WORKS(usdma_submit_copy(other, b.mem.data(), b.host.data(), 64, USDMA_NOWAIT, nullptr));
+	set_faults(b.dev, 0, "");
+	WORKS(usdma_stream_sync(b.s, long_ms));
+	WORKS(usdma_submit_batch(b.s, items.data(), 4, USDMA_NOWAIT, &done, &number));
+	assert_int_equal(done, 4);
+	WORKS(usdma_stream_destroy(other));
+}
+
+static void unregistered_memory(void **)
+{
+	bench b;
+	bytes pageable(4096, 7);
+	block word(b.dev, kind::pinned, 64);
+	size_t done = 0;
+
+	memset(word.data(), 0, 64);
+	WORKS(usdma_wait_value(b.s, word.data(), USDMA_EQ, 1));
+	assert_int_equal(usdma_submit_copy(b.s, b.mem.data(), pageable.data(), 4096, USDMA_NOWAIT, nullptr), -EAGAIN);
+	assert_int_equal(usdma_submit_copy(b.s, pageable.data(), b.mem.data(), 4096, USDMA_NOWAIT, nullptr), -EAGAIN);
+	const usdma_copy_item items[] = {{b.mem.data(), b.host.data(), 64},
+					 {b.mem.data() + 1024, b.host.data(), 64},
+					 {b.mem.data(), pageable.data(), 64},
+					 {b.mem.data(), b.host.data(), 64}};
+	assert_int_equal(usdma_submit_batch(b.s, items, 4, USDMA_NOWAIT, &done, nullptr), -EAGAIN);
+	assert_int_equal(done, 2);
+	__atomic_store_n(reinterpret_cast<uint64_t *>(word.data()), 1, __ATOMIC_RELEASE);
+	WORKS(usdma_stream_sync(b.s, long_ms));
+	WORKS(usdma_submit_copy(b.s, b.mem.data(), pageable.data(), 4096, 0, nullptr));
+}
+
+/* ---- two at a time, and waits ----------------------------------------------------------------------- */
 
 /* A wait of the stream returns what no completion owns. */
 static void beside_a_wait(void **)
@@ -711,10 +831,22 @@ int main()
 {
 	const rlimit limit = {file_limit, RLIM_INFINITY};
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(random_operations), cmocka_unit_test(each_order), cmocka_unit_test(without_a_ring), cmocka_unit_test(beside_a_wait),
-		cmocka_unit_test(earlier_failures), cmocka_unit_test(after_the_stream),
-		cmocka_unit_test(after_the_device), cmocka_unit_test(failure_mode_stop), cmocka_unit_test(aborted),
-		cmocka_unit_test(more_than_are_listed), cmocka_unit_test(a_long_copy), cmocka_unit_test(two_threads),
+		cmocka_unit_test(random_operations),
+		cmocka_unit_test(each_order),
+		cmocka_unit_test(without_a_ring),
+		cmocka_unit_test(functions),
+		cmocka_unit_test(functions_of_dropped_work),
+		cmocka_unit_test(a_full_ring),
+		cmocka_unit_test(unregistered_memory),
+		cmocka_unit_test(beside_a_wait),
+		cmocka_unit_test(earlier_failures),
+		cmocka_unit_test(after_the_stream),
+		cmocka_unit_test(after_the_device),
+		cmocka_unit_test(failure_mode_stop),
+		cmocka_unit_test(aborted),
+		cmocka_unit_test(more_than_are_listed),
+		cmocka_unit_test(a_long_copy),
+		cmocka_unit_test(two_threads),
 		cmocka_unit_test(the_device_is_lost),
 	};
 

@@ -279,6 +279,7 @@ alignas(8) char sqe[64];
 int64_t ns;
 
 void nothing(void *) {}
+void nothing_with_status(void *, int) {}
 
 #define ON(call)                                                                                                       \
 	{                                                                                                              \
@@ -308,6 +309,7 @@ const named on_streams[] = {
 	ON(usdma_stream_get_stats(o.stream, &stream_stats)),
 	ON(usdma_stream_signal_fd(o.stream, 2)),
 	ON(usdma_stream_call(o.stream, nothing, nullptr, 0)),
+	ON(usdma_stream_call_status(o.stream, nothing_with_status, nullptr, 0)),
 	ON(usdma_copy(o.stream, &allocated, &ns, 8)),
 	ON(usdma_copy_batch(o.stream, &some_item, 1, nullptr)),
 	ON(usdma_submit_copy(o.stream, &some_item, &some_item, 8, 0, nullptr)),
@@ -430,6 +432,7 @@ static void null_pointers_and_bad_values(void **)
 		ON(usdma_stream_take_error(o.stream, nullptr)),
 		ON(usdma_stream_get_stats(o.stream, nullptr)),
 		ON(usdma_stream_call(o.stream, nullptr, nullptr, 0)),
+		ON(usdma_stream_call_status(o.stream, nullptr, nullptr, 0)),
 		ON(usdma_copy_batch(o.stream, nullptr, 1, nullptr)),
 		ON(usdma_submit_batch(o.stream, nullptr, 1, 0, nullptr, nullptr)),
 		ON(usdma_completion_take_error(o.completion, nullptr)),

@@ -553,6 +553,29 @@ def test_each_await_has_its_own_error(order):
         asyncio.run(main(d))
 
 
+def test_numbers_and_functions():
+    """A copy has a number; a function has the error of the work before it."""
+    numbers, got, called = [], [], threading.Semaphore(0)
+
+    def note(error):
+        got.append(error)
+        called.release()
+
+    with usdma.Device("sim:mem=48M:faults=fail@2") as d, d.stream() as s:
+        mem, host = d.device_buffer(4096), d.host_buffer(4096)
+        for n in range(3):
+            numbers.append(s.copy(mem, host))
+            s.call(note, hold=n == 0)
+        assert s.copy(mem, bytes(4096)) == 0
+        for _ in range(3):
+            assert called.acquire(timeout=60)
+        assert got == [0, errno.EIO, 0] and 0 < numbers[0] < numbers[1] < numbers[2]
+        with pytest.raises(usdma.Error) as e:
+            s.copy(mem, bytes(4096), wait=False)
+        assert e.value.errno == errno.EAGAIN
+        s.synchronize()
+
+
 def test_cancelled_wait_leaves_the_error():
     """The next wait raises it."""
 

@@ -25,7 +25,7 @@ union request_buffer {
 struct run {
 	stream *s;
 	const sides *expected;
-	op_numbers *ops;
+	op_numbers *numbers;
 	u64 generation;
 	translation *dst, *src; /* of the last item */
 	unsigned n;             /* of `used` */
@@ -34,7 +34,7 @@ struct run {
 		translation used[2 + 2 * group];
 	};
 
-	run(stream *to, const sides *sides, op_numbers *numbers) : s(to), expected(sides), ops(numbers) { start(); }
+	run(stream *to, const sides *sides, op_numbers *all) : s(to), expected(sides), numbers(all) { start(); }
 
 	void start()
 	{
@@ -126,7 +126,8 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 [[gnu::always_inline]] static inline int submit_run(run *b, const copy_list &items, size_t first, size_t n,
 						    size_t *done)
 {
-	const u64 most = b->s->order ? 0 : std::min<u64>(b->s->plain_len, merged_most); /* the race check reports items */
+	const u64 most = b->s->order ? 0 :
+				       std::min<u64>(b->s->plain_len, merged_most); /* the race check reports items */
 	request_buffer q;
 	size_t k = 0, taken = 0;
 
@@ -141,8 +142,8 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	if (unlikely(!k))
 		return 0;
 	size_t posted = k;
-	b->ops->at = first;
-	const int err = submit_found(b->s, q.r, k, {b->generation, b->used, b->n}, b->ops, &posted);
+	b->numbers->at = first;
+	const int err = submit_found(b->s, q.r, k, {b->generation, b->used, b->n}, b->numbers, &posted);
 	if (unlikely(posted != k))
 		*done = items_in(items.from(first), taken, {q.r, posted});
 	return err;
@@ -167,9 +168,9 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	return 0;
 }
 
-int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *ops)
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *numbers)
 {
-	run b(s, expected, ops);
+	run b(s, expected, numbers);
 	size_t k;
 
 	for (*done = 0; *done < n; *done += k) {
@@ -181,15 +182,16 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 		}
 		if (likely(k))
 			continue;
-		if (const int late = copy_run_by_cpu(s, items.from(*done), n - *done, expected, &k))
+		const int late = numbers->may_wait ? copy_run_by_cpu(s, items.from(*done), n - *done, expected, &k) : 0;
+		if (late)
 			return late;
 		if (k)
 			continue;
 		if (expected)
 			return 1;
 		const copy_item i = items[*done];
-		ops->at = *done;
-		if (const int one = copy_async(s, i.dst, i.src, i.len, ops))
+		numbers->at = *done;
+		if (const int one = copy_async(s, i.dst, i.src, i.len, numbers))
 			return one;
 		k = 1;
 	}
@@ -198,9 +200,9 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 
 int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
 {
-	op_numbers ops = {n};
+	op_numbers numbers = {n};
 
-	return copy_submit(s, items, n, expected, done, &ops);
+	return copy_submit(s, items, n, expected, done, &numbers);
 }
 
 static stream_access access_of(const void *address, u64 len, bool writes)

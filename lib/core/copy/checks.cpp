@@ -88,9 +88,9 @@ int check_freed(const endpoints &e)
 	return check_freed({0, both, 2});
 }
 
-int submit_found(stream *s, dma::request *r, size_t n, const lookups &found, op_numbers *ops, size_t *posted)
+int submit_found(stream *s, dma::request *r, size_t n, const lookups &found, op_numbers *numbers, size_t *posted)
 {
-	const int err = stream_submit(s, r, n, &found, ops, posted);
+	const int err = stream_submit(s, r, n, &found, numbers, posted);
 
 	return likely(err != stale) ? err : check_freed(found);
 }

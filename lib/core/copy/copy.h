@@ -45,8 +45,9 @@ int check_access(const void *p, u64 len, const char *which);
 int check_memory(const void *p, u64 len, bool writes);
 /* Direct path: neither side unregistered. Returns once the copy is in the ring (or the stream's queue). */
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags = 0);
-/* The same with a number: ops->first. */
-int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64 len, op_numbers *ops, u8 flags = 0);
+/* The same with a number: numbers->first. */
+int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64 len, op_numbers *numbers,
+		  u8 flags = 0);
 /*
  * Fast path: one request between regions in the thread's translation cache (thread_words.h), which holds no
  * pageable memory. Inside a read section that validated the stream. with_device: one side must be device memory.
@@ -55,9 +56,9 @@ int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64
 u64 copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len, bool with_device);
 /*
  * Any memory classes: direct, or waits for the stream and copies synchronously. The APIs try copy_fast()
- * first. ops->first stays 0 for a copy that is synchronous.
+ * first. numbers->first stays 0 for a copy that is synchronous.
  */
-int copy_async(stream *s, void *dst, const void *src, u64 len, op_numbers *ops);
+int copy_async(stream *s, void *dst, const void *src, u64 len, op_numbers *numbers);
 int copy_async(stream *s, void *dst, const void *src, u64 len);
 /* Copies on an internal stream of the device and waits for it; does not wait for other streams. */
 int copy_sync(device *dev, void *dst, const void *src, u64 len, deadline until);
@@ -107,8 +108,9 @@ struct sides {
  * expected: 1: the next item is of other memory, or needs more than one request; nothing was done with it.
  */
 int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done);
-/* With numbers: that of item i is ops->first + i, if any item is asynchronous. Items that are one request fail as the first of them. */
-int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *ops);
+/* With numbers: that of item i is numbers->first + i, if any item is asynchronous. Items that are one request fail as
+ * the first of them. */
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *numbers);
 /* By USDMA_CHECK=race: items that a call submitted which promises no order among them. */
 void copy_check_batch(const stream *s, const copy_list &items, size_t n);
 

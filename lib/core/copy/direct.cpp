@@ -10,13 +10,19 @@ struct direct_copy {
 	const u8 *src;
 	u64 len;
 	u8 flags;
-	op_numbers *ops;
+	op_numbers *numbers;
 	u64 done = 0;
 
 	u8 *to() const { return dst + done; }
 	const u8 *from() const { return src + done; }
 	u64 left() const { return len - done; }
 };
+
+[[gnu::cold]] static int fail_waits(const stream *s)
+{
+	return fail(EAGAIN, "stream %u: a copy of memory that its device cannot access would wait for earlier work",
+		    s->id);
+}
 
 static u64 address(const void *p)
 {
@@ -26,9 +32,10 @@ static u64 address(const void *p)
 /* One request, up to the end of what was looked up. */
 static inline int submit_next(stream *s, const endpoints &e, direct_copy *c, u64 n)
 {
-	const int err = submit_between(s, copy_request(e.dst, e.src, n, c->flags), e, c->ops);
+	const int err = submit_between(s, copy_request(e.dst, e.src, n, c->flags), e, c->numbers);
 
 	c->done += err ? 0 : n;
+	c->numbers->begun = c->left() && c->done && !c->numbers->may_wait;
 	return err;
 }
 
@@ -65,17 +72,23 @@ static void advance(translation *p, const void *at, u64 n)
 	return err;
 }
 
+/* What the engine cannot do. */
+[[gnu::cold]] static int copy_other(stream *s, const direct_copy &c)
+{
+	return c.numbers->refuses_wait() ? fail_waits(s) : copy_pageable(s, c.to(), c.from(), c.left());
+}
+
 /* Memory of a peer device, or host memory that the stream's device cannot access. */
 [[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, direct_copy *c)
 {
 	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
-		return copy_pageable(s, c->to(), c->from(), c->left());
+		return copy_other(s, *c);
 	int err = reach_peer(s->dev, &e.dst);
 	if (!err)
 		err = reach_peer(s->dev, &e.src);
 	if (!err)
 		return copy_pieces(s, e, c);
-	return err == -EXDEV ? copy_pageable(s, c->to(), c->from(), c->left()) : err;
+	return err == -EXDEV ? copy_other(s, *c) : err;
 }
 
 static inline int copy_once(stream *s, const endpoints &e, direct_copy *c)
@@ -96,14 +109,14 @@ static int copy_rest(stream *s, direct_copy *c)
 	do {
 		const endpoints e = translate_both(c->to(), c->from());
 
-		err = likely(!is_pageable(e)) ? copy_once(s, e, c) : copy_pageable(s, c->to(), c->from(), c->left());
+		err = likely(!is_pageable(e)) ? copy_once(s, e, c) : copy_other(s, *c);
 	} while (err == stale);
 	return err;
 }
 
-int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64 len, op_numbers *ops, u8 flags)
+int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64 len, op_numbers *numbers, u8 flags)
 {
-	direct_copy c = {static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, flags, ops};
+	direct_copy c = {static_cast<u8 *>(dst), static_cast<const u8 *>(src), len, flags, numbers};
 
 	if (unlikely(!len))
 		return 0;
@@ -113,9 +126,9 @@ int copy_numbered(stream *s, const endpoints &e, void *dst, const void *src, u64
 
 int copy_direct(stream *s, const endpoints &e, void *dst, const void *src, u64 len, u8 flags)
 {
-	op_numbers ops;
+	op_numbers numbers;
 
-	return copy_numbered(s, e, dst, src, len, &ops, flags);
+	return copy_numbered(s, e, dst, src, len, &numbers, flags);
 }
 
 /* A valid cache entry of [addr, addr+len), which is not empty, and this device can access the region. */
@@ -137,18 +150,20 @@ u64 copy_fast(const void *cache, stream *s, void *dst, const void *src, u64 len,
 	return stream_submit_copy(s, dma::spaces(f->space, d->space), from + f->delta, to + d->delta, len);
 }
 
-int copy_async(stream *s, void *dst, const void *src, u64 len, op_numbers *ops)
+int copy_async(stream *s, void *dst, const void *src, u64 len, op_numbers *numbers)
 {
 	const endpoints e = translate_both(dst, src);
 
-	return likely(!is_pageable(e)) ? copy_numbered(s, e, dst, src, len, ops) : copy_pageable(s, dst, src, len);
+	if (unlikely(is_pageable(e)))
+		return numbers->refuses_wait() ? fail_waits(s) : copy_pageable(s, dst, src, len);
+	return copy_numbered(s, e, dst, src, len, numbers);
 }
 
 int copy_async(stream *s, void *dst, const void *src, u64 len)
 {
-	op_numbers ops;
+	op_numbers numbers;
 
-	return copy_async(s, dst, src, len, &ops);
+	return copy_async(s, dst, src, len, &numbers);
 }
 
 } // namespace usdma::core

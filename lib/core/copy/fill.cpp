@@ -37,7 +37,7 @@ static int zero_by(stream *s, u64 dma, u64 len)
 {
 	const u64 most = std::min<u64>(align_down<u64>(s->max_len, 8), GiB);
 	dma::request r;
-	op_numbers ops;
+	op_numbers numbers;
 
 	r.op = dma::opcode::fill;
 	r.spaces = dma::spaces(dma::space::device, dma::space::device);
@@ -46,7 +46,7 @@ static int zero_by(stream *s, u64 dma, u64 len)
 		r.dst = dma + at;
 		r.len = std::min(len - at, most);
 		r.cookie = op_cookie(0);
-		if (const int err = stream_submit(s, &r, 1, nullptr, &ops))
+		if (const int err = stream_submit(s, &r, 1, nullptr, &numbers))
 			return err;
 	}
 	return stream_sync(s, deadline::never());

@@ -97,7 +97,8 @@ int reachable(stream *s, const void *p, u64 len, const char *which, translation 
  * As stream_submit(). stale: memory was unregistered, and is looked up once more, as for a call made later. What was
  * freed is an error instead: its address may be that of other memory.
  */
-int submit_found(stream *s, dma::request *r, size_t n, const lookups &found, op_numbers *ops, size_t *posted = nullptr);
+int submit_found(stream *s, dma::request *r, size_t n, const lookups &found, op_numbers *numbers,
+		 size_t *posted = nullptr);
 
 /* The generation of both, or none. */
 inline u64 generation_of(const translation &dst, const translation &src)
@@ -127,11 +128,11 @@ inline dma::request copy_request(const translation &dst, const translation &src,
 }
 
 /* One request of memory on both sides. */
-inline int submit_between(stream *s, dma::request r, const endpoints &e, op_numbers *ops)
+inline int submit_between(stream *s, dma::request r, const endpoints &e, op_numbers *numbers)
 {
 	const translation both[] = {e.dst, e.src};
 
-	return submit_found(s, &r, 1, {generation_of(e.dst, e.src), both, 2}, ops);
+	return submit_found(s, &r, 1, {generation_of(e.dst, e.src), both, 2}, numbers);
 }
 
 inline bool is_same(const endpoints &a, const endpoints &b)
@@ -140,7 +141,7 @@ inline bool is_same(const endpoints &a, const endpoints &b)
 }
 
 /* Submits one request. make(&r, &e) looks up its memory, of one side or of both, and builds it. */
-template <class Make> int submit_one(stream *s, op_numbers *ops, const Make &make)
+template <class Make> int submit_one(stream *s, op_numbers *numbers, const Make &make)
 {
 	int err;
 
@@ -151,7 +152,7 @@ template <class Make> int submit_one(stream *s, op_numbers *ops, const Make &mak
 		err = make(&r, &e);
 		if (err)
 			return err;
-		err = submit_between(s, r, {e.dst, e.src.size ? e.src : e.dst}, ops);
+		err = submit_between(s, r, {e.dst, e.src.size ? e.src : e.dst}, numbers);
 	} while (err == stale);
 	return err;
 }
@@ -159,21 +160,21 @@ template <class Make> int submit_one(stream *s, op_numbers *ops, const Make &mak
 /* As submit_one(), of an operation of its own. */
 template <class Make> int submit_alone(stream *s, const Make &make)
 {
-	op_numbers ops;
+	op_numbers numbers;
 
-	return submit_one(s, &ops, make);
+	return submit_one(s, &numbers, make);
 }
 
 /* As submit_one() for len bytes, in parts of at most `most`: make(&r, &e, off) for what is at an offset. */
 template <class Make> int submit_parts(stream *s, u64 len, u64 most, const Make &make)
 {
 	endpoints first = {};
-	op_numbers ops;
+	op_numbers numbers;
 	int err = 0;
 
 	for (u64 off = 0, n; off < len && !err; off += n) {
 		n = std::min(len - off, most);
-		err = submit_one(s, &ops, [&](dma::request *r, endpoints *e) {
+		err = submit_one(s, &numbers, [&](dma::request *r, endpoints *e) {
 			r->len = n;
 			const int bad = make(r, e, off);
 			if (!off)

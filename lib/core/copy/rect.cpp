@@ -20,7 +20,7 @@ static void skip_rows(copy_rect *c, u64 n)
 }
 
 /* One request; *c: what is left, at *e. */
-static int copy_rows_direct(stream *s, endpoints *e, copy_rect *c, op_numbers *ops)
+static int copy_rows_direct(stream *s, endpoints *e, copy_rect *c, op_numbers *numbers)
 {
 	dma::request r;
 
@@ -32,7 +32,7 @@ static int copy_rows_direct(stream *s, endpoints *e, copy_rect *c, op_numbers *o
 	r.height = u32(std::min(c->height, rows_at_once(s, *c)));
 	r.src = e->src.dma;
 	r.dst = e->dst.dma;
-	const int err = submit_between(s, r, *e, ops);
+	const int err = submit_between(s, r, *e, numbers);
 	if (!err) {
 		e->src.dma += r.height * r.a;
 		e->dst.dma += r.height * r.b;
@@ -41,12 +41,12 @@ static int copy_rows_direct(stream *s, endpoints *e, copy_rect *c, op_numbers *o
 	return err;
 }
 
-static int copy_all_direct(stream *s, endpoints *e, copy_rect *c, op_numbers *ops)
+static int copy_all_direct(stream *s, endpoints *e, copy_rect *c, op_numbers *numbers)
 {
 	int err = 0;
 
 	while (c->height && !err)
-		err = copy_rows_direct(s, e, c, ops);
+		err = copy_rows_direct(s, e, c, numbers);
 	return err;
 }
 
@@ -71,24 +71,24 @@ static bool rect_direct(const stream *s, const endpoints &e, const copy_rect &c)
 
 int copy_2d_reached(stream *s, copy_rect c)
 {
-	op_numbers ops;
+	op_numbers numbers;
 	int err = 0;
 
 	while (c.height && err >= 0) {
 		endpoints e = translate_both(c.dst, c.src);
 
 		if (rect_direct(s, e, c)) {
-			err = copy_all_direct(s, &e, &c, &ops);
+			err = copy_all_direct(s, &e, &c, &numbers);
 			continue;
 		}
-		err = copy_async(s, c.dst, c.src, c.width, &ops);
+		err = copy_async(s, c.dst, c.src, c.width, &numbers);
 		skip_rows(&c, 1);
 	}
 	return err;
 }
 
 /* What is not direct goes through the host; *c: what is left. */
-static int copy_2d_once(stream *s, copy_rect *rect, op_numbers *ops)
+static int copy_2d_once(stream *s, copy_rect *rect, op_numbers *numbers)
 {
 	const copy_rect &c = *rect;
 	endpoints e = translate_both(c.dst, c.src);
@@ -97,7 +97,7 @@ static int copy_2d_once(stream *s, copy_rect *rect, op_numbers *ops)
 	int err = 0;
 
 	if (rect_direct(s, e, c))
-		return copy_all_direct(s, &e, rect, ops);
+		return copy_all_direct(s, &e, rect, numbers);
 	if (e.dst.cls != mem_class::unregistered)
 		err = check_range(e.dst, reinterpret_cast<u64>(c.dst), dst_extent, "destination");
 	if (!err && e.src.cls != mem_class::unregistered)
@@ -111,7 +111,7 @@ static int copy_2d_once(stream *s, copy_rect *rect, op_numbers *ops)
 int copy_2d_async(stream *s, const copy_rect &c)
 {
 	copy_rect left = c;
-	op_numbers ops;
+	op_numbers numbers;
 	int err = 0;
 
 	if (!c.width || !c.height)
@@ -121,7 +121,7 @@ int copy_2d_async(stream *s, const copy_rect &c)
 		return fail(EINVAL, "a row of %" PRIu64 " bytes does not fit its pitch, or the rectangle is too large",
 			    c.width);
 	while (left.height && err >= 0)
-		err = copy_2d_once(s, &left, &ops);
+		err = copy_2d_once(s, &left, &numbers);
 	return err;
 }
 

@@ -175,7 +175,8 @@ static void end_mark(stream *s, stream_mark *m, const stream_error &e)
 /* Of what has not ended. */
 static stream_error end_error(bool lost)
 {
-	return lost ? stream_error{ENODEV, dma::fault_reason::lost} : stream_error{ECANCELED, dma::fault_reason::stopped};
+	return lost ? stream_error{ENODEV, dma::fault_reason::lost} :
+		      stream_error{ECANCELED, dma::fault_reason::stopped};
 }
 
 /* True: it has its result. What is in the queue of a lost device is dropped by the progress thread. */
@@ -487,11 +488,12 @@ int stream_take_error(stream *s, stream_error *out)
 	return likely(!load_acquire(&s->has_error)) ? 0 : take_error(s, true, out);
 }
 
+/* In the ring. What waits behind a gate is not lost before it is dropped, which is a failure of the stream. */
 static bool has_lost_work(stream *s)
 {
 	std::lock_guard guard(s->ln->lock);
 
-	return queue_waits(s) || !hwq_done(s->ln, s->last);
+	return !queue_waits(s) && !hwq_done(s->ln, s->last);
 }
 
 int stream_take_next_error(stream *s, stream_error *out)

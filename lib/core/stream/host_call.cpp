@@ -20,11 +20,13 @@ struct caller;
 
 struct host_call {
 	void (*fn)(void *arg);
+	void (*with_status)(void *arg, int status); /* or fn */
 	void *arg;
 	caller *by;        /* counted in its pending */
 	call_group *group; /* a reference */
 	call_token *done;
-	host_call *next; /* in calls */
+	host_call *next;  /* in calls */
+	stream_mark mark; /* with a status */
 };
 
 struct caller {
@@ -54,10 +56,20 @@ host_call *take(caller *c)
 	return std::exchange(c->calls, nullptr);
 }
 
+void call_it(host_call *call)
+{
+	if (call->with_status)
+		call->with_status(call->arg, stream_mark_result(&call->mark));
+	else
+		call->fn(call->arg);
+}
+
 void run(caller *c, host_call *call)
 {
 	if (const call_scope wanted(call->group, call->done, reinterpret_cast<u64>(c)); wanted)
-		call->fn(call->arg);
+		call_it(call);
+	else if (call->with_status)
+		stream_mark_result(&call->mark);
 	call_done(call->done);
 	call_group_unref(call->group);
 	delete call;
@@ -157,9 +169,7 @@ void deliver(void *arg, call_token *done)
 	futex_wake(&c->posted, 1);
 }
 
-} // namespace
-
-int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
+int push(stream *s, void (*fn)(void *arg), void (*with_status)(void *arg, int status), void *arg, bool block)
 {
 	caller *by = nullptr;
 	int err = caller_get(s, &by);
@@ -167,14 +177,29 @@ int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
 	if (err)
 		return err;
 	call_group *group = call_group_of(s);
-	auto *call = group ? new (std::nothrow) host_call{fn, arg, by, group, nullptr, nullptr} : nullptr;
-	err = call ? stream_call(s, deliver, call, block, reinterpret_cast<u64>(by)) : no_memory("a call");
+	auto *call = group ? new (std::nothrow) host_call{fn, with_status, arg, by, group, nullptr, nullptr, {}} :
+			     nullptr;
+	err = call ? stream_call(s, deliver, call, block, reinterpret_cast<u64>(by),
+				 with_status ? &call->mark : nullptr) :
+		     no_memory("a call");
 	if (err) {
 		delete call;
 		call_group_unref(group);
 		caller_put(by);
 	}
 	return err;
+}
+
+} // namespace
+
+int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block)
+{
+	return push(s, fn, nullptr, arg, block);
+}
+
+int stream_host_func(stream *s, void (*fn)(void *arg, int status), void *arg, bool block)
+{
+	return push(s, nullptr, fn, arg, block);
 }
 
 } // namespace usdma::core

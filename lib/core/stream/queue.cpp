@@ -279,17 +279,17 @@ void queued_delete(queued *first)
 }
 
 /* Numbers a task that is accepted: a request with its call's operation, a call with the next one. */
-static void number_task(stream *s, task &t, const op_numbers *ops)
+static void number_task(stream *s, task &t, const op_numbers *numbers)
 {
 	t.op = stream_number(s) + 1;
-	if (!ops)
+	if (!numbers)
 		return;
-	t.op = ops->first + ops->at + (t.req.cookie >> dma::cookie_owner_bits);
+	t.op = numbers->first + numbers->at + (t.req.cookie >> dma::cookie_owner_bits);
 	t.req.cookie = cookie_of(s, t.op);
 }
 
 /* Takes over the list. Once it is in the queue, a free of the memory waits for it. */
-static int append_all(stream *s, queued **first, const lookups *found, op_numbers *ops)
+static int append_all(stream *s, queued **first, const lookups *found, op_numbers *numbers)
 {
 	const read_section in;
 
@@ -297,12 +297,12 @@ static int append_all(stream *s, queued **first, const lookups *found, op_number
 		return in.error();
 	if (found && !found->are_current())
 		return stale;
-	if (ops)
-		stream_number_call(s, ops);
+	if (numbers)
+		stream_number_call(s, numbers);
 	while (queued *q = *first) {
 		*first = q->next;
 		q->next = nullptr;
-		number_task(s, q->t, ops);
+		number_task(s, q->t, numbers);
 		if (q->t.mark)
 			stream_mark_gated(s, q->t.mark);
 		queue_append(s, q);
@@ -327,7 +327,7 @@ static bool run_queue(stream *s)
 	return moved;
 }
 
-int stream_push_all(stream *s, queued *first, const lookups *found, op_numbers *ops)
+int stream_push_all(stream *s, queued *first, const lookups *found, op_numbers *numbers)
 {
 	hw_queue *l = s->ln;
 	int err;
@@ -339,7 +339,7 @@ int stream_push_all(stream *s, queued *first, const lookups *found, op_numbers *
 	if (!err && !waits)
 		err = progress_add(s);
 	if (!err)
-		err = append_all(s, &first, found, ops);
+		err = append_all(s, &first, found, numbers);
 	if (!err && !waits)
 		run_queue(s);
 	l->lock.unlock();
@@ -363,6 +363,7 @@ static int push_call(stream *s, task &t)
 static int accept(stream *s, task &t)
 {
 	stream_mark *const mark = t.mark;
+	const u64 counts = t.kind != task_kind::call;
 
 	number_task(s, t, nullptr);
 	if (mark)
@@ -370,8 +371,8 @@ static int accept(stream *s, task &t)
 	const int err = queue_waits(s) || run_task(s, t) == outcome::later ? enqueue(s, t) : 0;
 	if (err && mark)
 		stream_mark_unset(s, mark);
-	if (!err && t.kind != task_kind::call)
-		stream_accept(s, 1);
+	if (!err)
+		stream_accept(s, counts);
 	return err;
 }
 

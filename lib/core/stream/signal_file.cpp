@@ -253,7 +253,8 @@ int stream_signal_eventfd(stream *s, int fd, stream_mark *mark)
 	if (!f)
 		return no_memory("a signal");
 	f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
-	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false, 0, mark) : fail_errno("file descriptor %d", fd);
+	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false, 0, mark) :
+					fail_errno("file descriptor %d", fd);
 	if (err)
 		delete f;
 	return err;

@@ -63,16 +63,16 @@ inline constexpr u32 most_errors = 1024;
  * stream_mark_set() until stream_mark_result() has returned the result; under its errors_lock.
  *
  *	mark_gated     it waits in the stream's queue, whose task uses it until the task is delivered
- *	mark_in_ring   ends when the ring completes seq, or with the device
+ *	mark_in_ring   until the ring completes seq, or the device is lost
  *	mark_ended     no more failures come: dropped, lost, delivered, or the stream has ended
  */
 enum mark_state : u8 { mark_gated, mark_in_ring, mark_ended };
 struct stream_mark {
-	stream *s = nullptr;           /* a reference; null: it is in no stream */
-	u64 after = 0, number = 0;     /* owns the failures of the operations after + 1 to number */
-	u64 after_seq = 0, seq = 0;    /* in the ring: of the mark before, and its own */
+	stream *s = nullptr;        /* a reference; null: it is in no stream */
+	u64 after = 0, number = 0;  /* owns the failures of the operations after + 1 to number */
+	u64 after_seq = 0, seq = 0; /* in the ring: of the mark before, and its own */
 	mark_state state = mark_ended;
-	stream_error error;            /* the first of its failures */
+	stream_error error; /* the first of its failures */
 	stream_mark *next = nullptr, *prev = nullptr;
 };
 
@@ -84,6 +84,10 @@ struct op_numbers {
 	u64 n = 1;
 	u64 first = 0; /* 0: none was accepted */
 	u64 at = 0;
+	bool may_wait = true; /* else -EAGAIN, unless a part … */
+	bool begun = false;   /* … of the operation was accepted: then the rest waits in the stream's queue */
+
+	bool refuses_wait() const { return !may_wait && !begun; }
 };
 constexpr u64 op_cookie(u64 index)
 {
@@ -99,10 +103,11 @@ struct alignas(64) stream {
 	u64 alive = 0; /* the handle */
 	hw_queue *ln = nullptr;
 	device *dev = nullptr;
-	u64 last = 0;      /* last sequence number of this stream in the ring; under ln->lock */
-	u32 plain_len = 0; /* copies up to this length are one request; longer ones are split, or spread by the channel */
-	u16 gated = 0;     /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
-	u16 stopped = 0;   /* an errno: failed with fail_mode::stop, or aborted, or EBADF: closed; new work is refused */
+	u64 last = 0; /* last sequence number of this stream in the ring; under ln->lock */
+	u32 plain_len =
+		0;       /* copies up to this length are one request; longer ones are split, or spread by the channel */
+	u16 gated = 0;   /* bits of gate_bits, 0: the fast paths apply; under ln->lock; a hint without it */
+	u16 stopped = 0; /* an errno: failed with fail_mode::stop, or aborted, or EBADF: closed; new work is refused */
 	u64 copies = 0, bytes = 0;
 	u64 cookie = 0; /* op_cookie(apart), and the owner: 1 + the stream's index in the slab */
 
@@ -112,14 +117,14 @@ struct alignas(64) stream {
 	u64 front = ~u64(0);                           /* the first one's number; ~0: none; atomic */
 	u32 outside = 0;                               /* see stream_outside_enter(); futex */
 	u32 has_error = 0;
-	u64 max_len = 0;                    /* longest request of the engine */
-	futex_lock errors_lock;             /* the next eight; nests inside ln->lock */
-	bool ended = false;                 /* its work has ended, and it has no hardware queue any more */
-	bool error_reported = false;        /* by a call on the stream; not cleared once the stream has stopped */
-	bool error_peeked = false;          /* by device_peek_error */
-	u32 n_later = 0;                    /* entries of `later` */
-	stream_error error;                 /* the first failure that no mark owns */
-	later_error *later = nullptr;       /* those after the first one of each owner, in order */
+	u64 max_len = 0;              /* longest request of the engine */
+	futex_lock errors_lock;       /* the next eight; nests inside ln->lock */
+	bool ended = false;           /* its work has ended, and it has no hardware queue any more */
+	bool error_reported = false;  /* by a call on the stream; not cleared once the stream has stopped */
+	bool error_peeked = false;    /* by device_peek_error */
+	u32 n_later = 0;              /* entries of `later` */
+	stream_error error;           /* the first failure that no mark owns */
+	later_error *later = nullptr; /* those after the first one of each owner, in order */
 	stream_mark *marks = nullptr, *marks_end = nullptr; /* first and last */
 	u64 marked = 0, marked_seq = 0;     /* number and sequence number of the last mark; under ln->lock */
 	u64 running = 0;                    /* number of the task that runs; under ln->lock */
@@ -272,7 +277,8 @@ int streams_reap(device *dev);
  * ring or in the stream's queue. *posted (if not null): how many were accepted when it returns anything but 0. Their
  * cookies are overwritten.
  */
-int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *ops, size_t *posted = nullptr);
+int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *numbers,
+		  size_t *posted = nullptr);
 /*
  * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never
  * blocks. Returns its cookie (number_of_cookie()); 0: not possible now, nothing was done; take the slow path.
@@ -284,7 +290,7 @@ inline u64 stream_number(const stream *s)
 {
 	return load_relaxed(&s->copies) + load_relaxed(&s->apart);
 }
-/* A cookie has the low bits of the number of an operation that is not far from the stream's last one. */
+/* A cookie has the low bits of the number of an operation that is close to the stream's last one. */
 inline u64 number_of_cookie(const stream *s, u64 cookie)
 {
 	const u64 last = stream_number(s);
@@ -367,7 +373,8 @@ void call_group_drop(stream *s);
 /* Waits until none runs except the caller's own. -ETIMEDOUT. */
 int call_group_wait(stream *s, deadline until);
 
-/* by: identifies the thread that will run the call. mark: set at the call's position, ends before it is delivered. */
+/* by: identifies the thread that will run the call. mark: set at the call's position, has its result when it is
+ * delivered. */
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by = 0,
 		stream_mark *mark = nullptr);
 void call_done(call_token *done);
@@ -376,6 +383,8 @@ void call_done(call_token *done);
  * the stream's owner or device.
  */
 int stream_host_func(stream *s, void (*fn)(void *arg), void *arg, bool block);
+/* The same with the result of the work behind the mark before it, as stream_mark_result(). */
+int stream_host_func(stream *s, void (*fn)(void *arg, int status), void *arg, bool block);
 
 /*
  * Work of the stream by another thread, which accesses memory of the program: waits for the stream, aborts and its end
@@ -399,9 +408,10 @@ int stream_signal_eventfd(stream *s, int fd, stream_mark *mark = nullptr);
  */
 int stream_mark_set(stream *s, stream_mark *m);
 /*
- * 0, or the first failure of the mark's work, which is then out of its stream: *out (if not null) describes it. -ENODEV:
- * the device was lost before that work ended; -ECANCELED: it was dropped. -EAGAIN: it has not ended (no text). Needs no
- * handle: the stream may have been destroyed. Handles no fault: as long as the ring has halted, the work has not ended.
+ * 0, or the first failure of the mark's work, which is then out of its stream: *out (if not null) describes it.
+ * -ENODEV: the device was lost before that work ended; -ECANCELED: it was dropped. -EAGAIN: it has not ended (no text).
+ * Needs no handle: the stream may have been destroyed. Handles no fault: as long as the ring has halted, the work has
+ * not ended.
  */
 int stream_mark_result(stream_mark *m, stream_error *out = nullptr);
 /* Takes one failure, before the result: *out, whose err may be 0. -EAGAIN. */

@@ -73,7 +73,7 @@ struct submission {
 	dma::request *r;
 	size_t n;
 	const lookups *found;
-	op_numbers *ops;
+	op_numbers *numbers;
 	size_t at = 0;         /* those before it were accepted */
 	bool numbered = false; /* their cookies are complete */
 
@@ -85,8 +85,8 @@ struct submission {
 {
 	if (w->numbered)
 		return;
-	stream_number_call(s, w->ops);
-	const u64 base = cookie_of(s, w->ops->first + w->ops->at);
+	stream_number_call(s, w->numbers);
+	const u64 base = cookie_of(s, w->numbers->first + w->numbers->at);
 	for (size_t i = 0; i < w->n; i++)
 		w->r[i].cookie += base;
 	w->numbered = true;
@@ -120,7 +120,7 @@ struct submission {
 
 static int queue_requests(stream *s, submission *w)
 {
-	const u64 base = w->numbered ? cookie_of(s, w->ops->first + w->ops->at) : 0;
+	const u64 base = w->numbered ? cookie_of(s, w->numbers->first + w->numbers->at) : 0;
 	queued *first = nullptr, **end = &first;
 
 	/* All or none: queued requests cannot be withdrawn. */
@@ -133,7 +133,7 @@ static int queue_requests(stream *s, submission *w)
 		(*end)->t.req = w->r[i];
 		(*end)->t.req.cookie -= base;
 	}
-	const int err = stream_push_all(s, first, w->found, w->ops);
+	const int err = stream_push_all(s, first, w->found, w->numbers);
 	if (!err)
 		w->at = w->n;
 	return err;
@@ -152,6 +152,11 @@ static int post_some(stream *s, submission *w, bool *gated)
 	return *gated ? 0 : post_found(s, l, w);
 }
 
+[[gnu::cold]] static int fail_full(const stream *s)
+{
+	return fail(EAGAIN, "stream %u: the ring has no free slot: try again when earlier work has ended", s->id);
+}
+
 /* Submits the rest: the ring was full, or the stream is gated or stopped. */
 static int submit_rest(stream *s, submission *w)
 {
@@ -166,7 +171,9 @@ static int submit_rest(stream *s, submission *w)
 			err = post_some(s, w, &gated);
 		if (err || w->at > before)
 			continue;
-		err = gated || hwq_in_wait(s->ln) ? queue_requests(s, w) : wait_slots(s);
+		err = gated || w->numbers->begun || hwq_in_wait(s->ln) ? queue_requests(s, w) :
+		      w->numbers->may_wait                             ? wait_slots(s) :
+									 fail_full(s);
 	}
 	return err;
 }
@@ -205,10 +212,10 @@ void stream_complete_early(stream *s)
 	return err;
 }
 
-int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *ops, size_t *posted)
+int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *numbers, size_t *posted)
 {
 	hw_queue *l = s->ln;
-	submission w = {r, n, found, ops};
+	submission w = {r, n, found, numbers};
 
 	l->lock.lock();
 	if (likely(!(s->gated | s->stopped)))
@@ -226,7 +233,8 @@ int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op
 		count_copies(s, l, 1, len);
 	};
 
-	return likely(!(s->gated | s->stopped)) && hwq_submit_copy(l, spaces, src, dst, len, cookie, count) ? cookie : 0;
+	return likely(!(s->gated | s->stopped)) && hwq_submit_copy(l, spaces, src, dst, len, cookie, count) ? cookie :
+													      0;
 }
 
 /* The lock is not biased to this thread. */

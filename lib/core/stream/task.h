@@ -21,8 +21,8 @@ struct call_slot {
 	u64 seq = 0;
 	u64 by = 0;                  /* as stream_call() */
 	stream_mark *mark = nullptr; /* as stream_call() */
-	bool marked = false; /* a request in the ring raises the interrupt: none is armed */
-	bool due = false;    /* used within a pass */
+	bool marked = false;         /* a request in the ring raises the interrupt: none is armed */
+	bool due = false;            /* used within a pass */
 	void (*deliver)(void *arg, call_token *done) = nullptr;
 	void *arg = nullptr;
 	call_slot *next = nullptr; /* atomic: a pass iterates while others append */
@@ -70,7 +70,7 @@ void drop_task(task &t, bool accepted);
 /* Runs the task, or queues it for the progress thread. On -errno the task is dropped. */
 int stream_push(stream *s, task &&t);
 /* As stream_push() for a list of requests or a call: all or none. found: as stream_submit(). Takes the list over. */
-int stream_push_all(stream *s, queued *first, const lookups *found = nullptr, op_numbers *ops = nullptr);
+int stream_push_all(stream *s, queued *first, const lookups *found = nullptr, op_numbers *numbers = nullptr);
 /* Frees tasks that were not accepted. */
 void queued_delete(queued *first);
 /* Runs a gated stream's queue until a task has to wait; true: progress was made. Takes the hardware queue's lock. */
@@ -117,12 +117,12 @@ inline void stream_accept(stream *s, u64 n, u64 copies = 0)
 	store_relaxed(&s->apart, s->apart + n - copies);
 	s->cookie = op_cookie(s->apart) | dma::cookie_owner(s->cookie);
 }
-inline void stream_number_call(stream *s, op_numbers *ops)
+inline void stream_number_call(stream *s, op_numbers *numbers)
 {
-	if (ops->first)
+	if (numbers->first)
 		return;
-	ops->first = stream_number(s) + 1;
-	stream_accept(s, ops->n);
+	numbers->first = stream_number(s) + 1;
+	stream_accept(s, numbers->n);
 }
 /* Posts as many of n requests as fit and returns their number; with the hardware queue's lock held. */
 unsigned stream_post(stream *s, const dma::request *r, size_t n);

@@ -34,17 +34,26 @@ class Stream(Closing):
         self._native = _native.Stream(device._native)
         self._waits = _Waits()
 
-    def copy(self, dst, src):
-        """Copies src to the beginning of dst.
+    def copy(self, dst, src, wait=True):
+        """Copies src to the beginning of dst; returns the number of the operation in the stream, or 0 if it is done.
 
         Between a device buffer and a host buffer (or registered memory) it returns at once;
-        with other memory it returns when the data has arrived.
+        with other memory it returns when the data has arrived. With wait=False it raises EAGAIN where it would wait for
+        earlier work: with other memory, or when the device's ring is full.
         """
         to, space, keep_dst = buffer_range(dst, True)
         at, size, keep_src = buffer_range(src, False)
         if size > space:
             raise ValueError(f"{size} bytes do not fit in {space}")
-        self._native.copy(to, at, size, (keep_dst, keep_src))
+        return self._native.copy(to, at, size, (keep_dst, keep_src), wait)
+
+    def call(self, fn, hold=False):
+        """Has a thread of the library call fn(errno) when the work submitted before has ended.
+
+        errno is 0, or of the first error of that work; ENODEV: the device was lost before, ECANCELED: it was dropped.
+        hold=True: later work waits until fn has returned. fn must not wait for the stream then.
+        """
+        self._native.call(fn, hold)
 
     def fill(self, dst, pattern=0, pattern_size=1):
         to, space, keep = buffer_range(dst, True)

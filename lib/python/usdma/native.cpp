@@ -108,7 +108,8 @@ void add_stream(py::module_ &m)
 	py::class_<stream, std::shared_ptr<stream>>(m, "Stream")
 		.def(py::init(&stream::make), py::arg("device"))
 		.def("copy", &stream::copy, py::arg("dst"), py::arg("src"), py::arg("size"),
-		     py::arg("memory") = py::tuple())
+		     py::arg("memory") = py::tuple(), py::arg("wait") = true)
+		.def("call", &stream::call, py::arg("fn"), py::arg("hold") = false)
 		.def("fill", &stream::fill, py::arg("dst"), py::arg("pattern"), py::arg("pattern_size"),
 		     py::arg("size"), py::arg("memory") = py::tuple())
 		.def("reduce", &stream::reduce, py::arg("dst"), py::arg("src"), py::arg("size"), py::arg("element"),

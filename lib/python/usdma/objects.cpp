@@ -199,10 +199,36 @@ stream::~stream()
 		destroy();
 }
 
-void stream::copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory)
+uint64_t stream::copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory, bool wait)
 {
-	check(without_gil([&] { return usdma_copy(h_.get(), address(dst), address(src), size); }));
+	const unsigned flags = wait ? 0 : USDMA_NOWAIT;
+	uint64_t number = 0;
+
+	check(without_gil(
+		[&] { return usdma_submit_copy(h_.get(), address(dst), address(src), size, flags, &number); }));
 	retain(std::move(memory));
+	return number;
+}
+
+/* By a thread of the library. */
+static void call_back(void *arg, int status)
+{
+	if (usdma::python::interpreter_is_ending())
+		return;
+	const usdma::python::gil_held gil;
+	const std::unique_ptr<py::object> fn(static_cast<py::object *>(arg));
+	const py::tuple args = py::make_tuple(-status);
+
+	if (!py::reinterpret_steal<py::object>(usdma::python::call_python(fn->ptr(), args.ptr())))
+		PyErr_WriteUnraisable(fn->ptr());
+}
+
+void stream::call(py::function fn, bool hold)
+{
+	auto held = std::make_unique<py::object>(std::move(fn));
+
+	check(without_gil([&] { return usdma_stream_call_status(h_.get(), call_back, held.get(), hold); }));
+	(void)held.release(); /* call_back() frees it */
 }
 
 void stream::fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size, py::tuple memory)

@@ -136,7 +136,10 @@ public:
 	stream() = default;
 	stream(const stream &) = delete;
 	~stream();
-	void copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory);
+	/* Returns the number of the operation; 0: it is done. */
+	uint64_t copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory, bool wait);
+	/* fn(errno) by a thread of the library. */
+	void call(py::function fn, bool hold);
 	void fill(uintptr_t dst, uint64_t pattern, unsigned pattern_size, size_t size, py::tuple memory);
 	void reduce(uintptr_t dst, uintptr_t src, size_t size, int element, int op, py::tuple memory);
 	void sync(int timeout_ms);

@@ -10,6 +10,7 @@
  *   [D]  DPDK, drivers/dma/idxd: idxd_pci.c, idxd_common.c
  *   [S]  SPDK, include/spdk/idxd_spec.h, lib/idxd/idxd_user.c
  *   [V]  Linux, tools/testing/selftests/vfio/lib/drivers/dsa/dsa.c
+ *   [E]  Intel's emulation of the device, intel/linux-kernel-dcp, drivers/vfio/mdev/idxd/vdev.c
  * "Model:" marks what none of them says and the model had to choose; the driver does not depend on it.
  *
  * Rules that a driver must know:
@@ -22,6 +23,9 @@
  * shared ones. These need a PASID (5.2), which ENQCMD takes from the process (8.1.1); VFIO gives none to a process.
  *   - Reads of portals return no state and flush nothing (9.3).
  *   - One administrative command at a time: a write while Active is set is discarded, with an error (9.2.12).
+ *   - Disable, Drain, Abort and Reset WQ are refused for a queue that is not enabled ([L] registers.h, [E]).
+ *   - Erratum 843306 (dmaengine list, 2025-10-01, "drain ATS translations when disabling WQ"): Disable WQ may leave
+ *     wrong translations cached; [L] idxd_wq_disable() drains and resets instead. The driver here never disables.
  *   - Abort and reset do not stop an operation that has begun; a function-level reset does (3.15).
  *   - Turning bus mastering off while the device is enabled halts it (5.7).
  *   - A chip that reports Request Interrupt Handle in CMDCAP takes handles, not indexes, in descriptors (3.7).
@@ -133,7 +137,7 @@ enum class cmd_error : u8 {
 	wq_batch = 0x27,
 	wq_xfer = 0x28,
 	wq_opcfg = 0x2d,
-	/* Disable Device; Disable, Drain, Abort WQ */
+	/* Disable Device; Disable, Drain, Abort, Reset WQ [L] */
 	device_not_enabled = 0x31,
 	wq_not_enabled = 0x32,
 	/* handles */

@@ -191,7 +191,7 @@ void dsa_channel::rearm(bool)
 
 int dsa_channel::reset()
 {
-	const int err = owner_.run(command::reset_wq, 1u << index);
+	const int err = owner_.reset_queue(index, !unsure_ && is_done());
 
 	unsure_ = err < 0;
 	if (!err)

@@ -109,6 +109,8 @@ public:
 	}
 	/* Runs an administrative command, one at a time. result: may be null. */
 	int run(command code, u32 operand, u32 *result = nullptr);
+	/* Disabled and without its descriptors on return. is_idle: it has none. */
+	int reset_queue(u32 index, bool is_idle);
 	/* In SWERROR, unless it is another queue's. */
 	void clear_error(u32 index);
 	/* Configures and enables the queue of a channel. */
@@ -129,9 +131,12 @@ private:
 	int setup_groups();
 	dma::ring_channel *make_channel(u32 index) override;
 	int wait_command(u32 *status);
+	int execute(command code, u32 operand, u32 *status);
+	void disable();
 
 	static_assert(max_channels <= most_channels);
 	mapping portals_; /* empty: by messages */
+	bool is_set_up_ = false;
 	std::mutex command_lock_;
 	struct {
 		u64 gencap = 0, offsets = 0;

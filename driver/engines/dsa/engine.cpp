@@ -73,25 +73,78 @@ int dsa_engine::wait_command(u32 *value)
 	}
 }
 
-int dsa_engine::run(command code, u32 operand, u32 *result)
+static const char *name_of(command code)
 {
-	std::lock_guard guard(command_lock_);
-	u32 value = 0;
+	static const char *const names[] = {"",
+					    "Enable Device",
+					    "Disable Device",
+					    "Drain All",
+					    "Abort All",
+					    "Reset Device",
+					    "Enable WQ",
+					    "Disable WQ",
+					    "Drain WQ",
+					    "Abort WQ",
+					    "Reset WQ",
+					    "Drain PASID",
+					    "Abort PASID",
+					    "Request Interrupt Handle",
+					    "Release Interrupt Handle"};
+
+	return u32(code) < std::size(names) ? names[u32(code)] : "?";
+}
+
+/* With command_lock_ held. status: CMDSTATUS after it. */
+int dsa_engine::execute(command code, u32 operand, u32 *status)
+{
 	/* The one before may have timed out. */
-	int err = wait_command(&value);
+	int err = wait_command(status);
 
 	if (!err)
 		err = write(off_cmd, u32(code) << cmd_code_shift | operand);
-	if (!err)
-		err = wait_command(&value);
-	if (err)
+	return err ? err : wait_command(status);
+}
+
+static int refused(command code, u32 operand, u32 status)
+{
+	return fail(EIO, "the device refuses %s (command %u, operand 0x%x) with error 0x%x (specification, 5.8.3)",
+		    name_of(code), u32(code), operand, status & cmd_error_mask);
+}
+
+int dsa_engine::run(command code, u32 operand, u32 *result)
+{
+	std::lock_guard guard(command_lock_);
+	u32 status = 0;
+
+	if (int err = execute(code, operand, &status); err < 0)
 		return err;
-	if (value & cmd_error_mask)
-		return fail(EIO, "the device refuses command %u (operand 0x%x) with error 0x%x", u32(code), operand,
-			    value & cmd_error_mask);
+	if (status & cmd_error_mask)
+		return refused(code, operand, status);
 	if (result)
-		*result = value >> cmd_result_shift & 0xffff;
+		*result = status >> cmd_result_shift & 0xffff;
 	return 0;
+}
+
+/* A queue that is not enabled refuses it, and has nothing to be reset: as [L] idxd_wq_reset(). */
+int dsa_engine::reset_queue(u32 index, bool is_idle)
+{
+	std::lock_guard guard(command_lock_);
+	const u32 operand = 1u << index;
+	u32 state = 0, status = 0;
+	int err = wait_command(&status);
+
+	if (!err)
+		err = read(queue_reg(index, wq_word_state), &state);
+	if (err || wq_state(state >> wq_state_shift) == wq_state::disabled)
+		return err;
+	/* As [L] since the erratum; one that hangs would never end it. */
+	if (is_idle)
+		err = execute(command::drain_wq, operand, &status);
+	if (!err)
+		err = execute(command::reset_wq, operand, &status);
+	if (err || !(status & cmd_error_mask) || cmd_error(status & cmd_error_mask) == cmd_error::wq_not_enabled)
+		return err;
+	return refused(command::reset_wq, operand, status);
 }
 
 void dsa_engine::clear_error(u32 index)
@@ -230,6 +283,7 @@ int dsa_engine::setup()
 		err = vfio::config_bus_master(*dev_, true);
 	if (!err)
 		err = run(command::enable_device, 0);
+	is_set_up_ |= !err;
 	for (u32 i = 0; i < limits_.channels && !err; i++) {
 		handle = i + 1;
 		if (chip_.has_handles)
@@ -251,6 +305,16 @@ int dsa_engine::enable_queue(u32 index)
 	return err ? err : run(command::enable_wq, index);
 }
 
+/* It would halt if it were still enabled when bus mastering is turned off (5.7). */
+void dsa_engine::disable()
+{
+	const saved_error why;
+
+	if (!is_off() && run(command::reset_device, 0) < 0)
+		log_warn("%s: %s", dev_->name(), error_text());
+	why.again(0);
+}
+
 int dsa_engine::start()
 {
 	int err = check_identity();
@@ -261,8 +325,11 @@ int dsa_engine::start()
 		err = setup();
 	if (!err)
 		err = setup_interrupts(1);
-	if (err)
+	if (err) {
+		if (is_set_up_)
+			disable();
 		return err;
+	}
 	log_info("%s: DSA over %s, %u channels, descriptors by %s", dev_->name(), dev_->backend(), limits_.channels,
 		 portals_.data() ? "MOVDIR64B" : "messages");
 	return 0;
@@ -271,9 +338,8 @@ int dsa_engine::start()
 dsa_engine::~dsa_engine()
 {
 	close_all();
-	/* It would halt if it were still enabled when bus mastering is turned off. */
-	if (dev_ && !is_off() && run(command::reset_device, 0) < 0)
-		log_warn("%s: %s", dev_->name(), error_text());
+	if (dev_)
+		disable();
 }
 
 dma::ring_channel *dsa_engine::make_channel(u32 index)

@@ -147,17 +147,29 @@ public:
 
 		if (i == vfio::region_bar0 && at == dsa::off_cmdstatus && has_stalled)
 			*static_cast<u32 *>(buf) |= dsa::cmd_active;
+		if (i == vfio::region_bar0 && at == dsa::off_cmdstatus && was_refused)
+			*static_cast<u32 *>(buf) = u32(dsa::cmd_error::unsupported);
 		return err;
 	}
 	int region_write(unsigned i, u64 at, const void *buf, size_t len) override
 	{
-		if (i == vfio::region_bar0 && at == dsa::off_cmd)
-			has_stalled |= *static_cast<const u32 *>(buf) >> dsa::cmd_code_shift == u32(stalls);
+		if (i == vfio::region_bar0 && at == dsa::off_cmd) {
+			const u32 code = *static_cast<const u32 *>(buf) >> dsa::cmd_code_shift;
+
+			has_stalled |= code == u32(stalls);
+			was_refused = code == u32(refuses);
+			commands.push_back(dsa::command(code));
+			if (was_refused)
+				return 0;
+		}
 		return dev_->region_write(i, at, buf, len);
 	}
 
 	bool has_stalled = false;
 	dsa::command stalls = {}; /* never completes */
+	dsa::command refuses = {};
+	bool was_refused = false;
+	std::vector<dsa::command> commands;
 };
 
 static std::unique_ptr<other_bus> open_other()
@@ -203,6 +215,43 @@ static void test_portals_are_trapped(void **)
 	bus->is_own = false;
 	assert_int_equal(probe(std::move(bus), &eng), -EOPNOTSUPP);
 	assert_non_null(strstr(error_text(), "BAR2"));
+}
+
+/* A device that was enabled is reset before the probe fails, and with it bus mastering: else it would halt (5.7). */
+static void test_failed_start_disables(void **)
+{
+	auto bus = std::make_unique<other_bus>("sim:model=dsa-2");
+	other_bus &dev = *bus;
+	std::unique_ptr<engine> eng;
+	std::unique_ptr<vfio::device> back = std::move(bus);
+	u32 state = 0;
+
+	dev.refuses = dsa::command::request_handle;
+	auto *e = new dsa::dsa_engine(std::move(back));
+	assert_int_equal(e->start(), -EIO);
+	assert_non_null(strstr(error_text(), "Request Interrupt Handle"));
+	assert_true(dev.commands.back() == dsa::command::reset_device);
+	back = e->release();
+	delete e;
+	assert_int_equal(back->region_read(vfio::region_bar0, dsa::off_gensts, &state, sizeof(state)), 0);
+	assert_int_equal(dsa::device_state(state & 3), dsa::device_state::disabled);
+}
+
+/* A queue that is disabled refuses Reset WQ, which the first open of a channel thus does not send. */
+static void test_no_reset_of_a_disabled_queue(void **)
+{
+	std::unique_ptr<other_bus> bus = open_other();
+	other_bus &dev = *bus;
+	ring_bench b(std::move(bus));
+	using enum dsa::command;
+
+	assert_true(dev.commands == (std::vector{reset_device, enable_device, enable_wq}));
+	b.run(copy(0, 4096, 64));
+	b.ch->ops->close(b.ch);
+	assert_int_equal(b.eng->channel_open(0, {}, &b.ch), 0);
+	assert_true(dev.commands ==
+		    (std::vector{reset_device, enable_device, enable_wq, drain_wq, reset_wq, enable_wq}));
+	b.run(copy(0, 4096, 64));
 }
 
 static u64 software_error(engine &eng)
@@ -322,6 +371,8 @@ int main()
 		cmocka_unit_test(test_many_small_batches),
 		cmocka_unit_test(test_command_times_out),
 		cmocka_unit_test(test_portals_are_trapped),
+		cmocka_unit_test(test_failed_start_disables),
+		cmocka_unit_test(test_no_reset_of_a_disabled_queue),
 		cmocka_unit_test(test_error_of_another_queue),
 		cmocka_unit_test(test_error_of_no_request),
 		cmocka_unit_test(test_operations_of_a_queue),

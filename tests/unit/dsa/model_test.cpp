@@ -119,7 +119,12 @@ static void test_queue_enable_checks(void **)
 	assert_int_equal(b.queue_state(), wq_state::disabled);
 	assert_int_equal(b.get<u32>(b.queue_reg(0, wq_word_mode)), 0);
 	assert_int_equal(b.get<u32>(b.queue_reg(0, wq_word_size)), 16);
-	assert_int_equal(b.run(command::disable_wq, 1), cmd_error::wq_not_enabled);
+	for (command c : {command::disable_wq, command::drain_wq, command::abort_wq, command::reset_wq}) {
+		assert_int_equal(b.run(c, 1), cmd_error::wq_not_enabled);
+		/* Of several, one suffices; and none of the others is touched. */
+		b.configure(1);
+		assert_int_equal(b.run(c, 3), cmd_error::wq_not_enabled);
+	}
 }
 
 static void test_interrupts(void **)

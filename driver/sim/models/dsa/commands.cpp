@@ -133,6 +133,7 @@ void dsa_model::abort(dsa_queue &q)
 		drop(q, target_[q.index]);
 }
 
+/* All four refuse a queue that is not enabled: [L] registers.h names them at error 0x32; [E] vidxd_wq_reset(). */
 cmd_error dsa_model::stop_queues(command code, u32 operand)
 {
 	const bool aborts = code == command::abort_wq || code == command::reset_wq;
@@ -140,7 +141,7 @@ cmd_error dsa_model::stop_queues(command code, u32 operand)
 	if (operand >> 16 || operand & ~((1u << queues_count_) - 1))
 		return cmd_error::wq_index;
 	for (u32 i = 0; i < queues_count_; i++)
-		if (operand >> i & 1 && queues_[i].state != dsa::wq_state::enabled && code != command::reset_wq)
+		if (operand >> i & 1 && queues_[i].state != dsa::wq_state::enabled)
 			return cmd_error::wq_not_enabled;
 	stopping_ = operand;
 	for (u32 i = 0; i < queues_count_; i++) {
@@ -149,7 +150,7 @@ cmd_error dsa_model::stop_queues(command code, u32 operand)
 		if (!(operand >> i & 1))
 			continue;
 		target_[i] = q.submitted;
-		if ((code == command::disable_wq || code == command::reset_wq) && q.state == dsa::wq_state::enabled)
+		if (code == command::disable_wq || code == command::reset_wq)
 			q.state = dsa::wq_state::busy;
 		if (aborts)
 			abort(q);

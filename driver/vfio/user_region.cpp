@@ -270,21 +270,11 @@ static void drop_other_files(message_fds *fds)
 	}
 }
 
-int user_device::take_doorbells(user_message *reply, unsigned index, region_state *r)
+int user_device::take_doorbells(user_message *reply, const proto::io_fds_head &h, region_state *r)
 {
-	const size_t body = reply->body.size();
-	proto::io_fds_head h;
 	size_t stride = 0;
-	int err = 0;
+	int err = h.count ? io_fd_stride(h, reply->body.size(), &stride) : 0;
 
-	if (body < sizeof(h) || body > region_argsz)
-		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes, not %zu to %u", body, sizeof(h),
-			    region_argsz);
-	memcpy(&h, reply->body.data(), sizeof(h));
-	if (h.index != index)
-		return fail(EPROTO, "vfio-user reply about doorbells of region %u, not of %u", h.index, index);
-	if (h.count)
-		err = io_fd_stride(h, body, &stride);
 	for (u32 i = 0; !err && i < h.count; i++) {
 		proto::io_fd d;
 
@@ -298,25 +288,47 @@ int user_device::take_doorbells(user_message *reply, unsigned index, region_stat
 	return 0;
 }
 
+int user_device::ask_doorbells(unsigned index, u32 argsz, user_message *reply, proto::io_fds_head *h)
+{
+	proto::io_fds_head query = {argsz, 0, index, 0};
+	const iovec part = {&query, sizeof(query)};
+
+	/* An error of the server means that there are none. */
+	if (int err = link_.call(proto::command::device_get_region_io_fds, {&part, 1}, {}, reply); err < 0)
+		return err;
+	const size_t body = reply->body.size();
+	if (body < sizeof(*h) || body > argsz)
+		return fail(EPROTO, "vfio-user reply about doorbells of %zu bytes, not %zu to %u", body, sizeof(*h),
+			    argsz);
+	memcpy(h, reply->body.data(), sizeof(*h));
+	if (h->index != index)
+		return fail(EPROTO, "vfio-user reply about doorbells of region %u, not of %u", h->index, index);
+	return 0;
+}
+
+/*
+ * An optional command: whatever is wrong costs the doorbells only. libvfio-user
+ * (handle_device_get_region_io_fds) answers an argsz that is too small by the header alone, with the one that suffices.
+ */
 int user_device::query_doorbells(unsigned index, region_state *r)
 {
-	proto::io_fds_head query = {region_argsz, 0, index, 0};
-	const iovec part = {&query, sizeof(query)};
+	proto::io_fds_head h;
 	user_message reply;
-	int err;
+	int err = ask_doorbells(index, region_argsz, &reply, &h);
 
 	r->doorbells_queried = true;
-	err = link_.call(proto::command::device_get_region_io_fds, {&part, 1}, {}, &reply);
-	/* An optional command: an error means that there are none. */
-	if (err)
-		return err;
-	err = take_doorbells(&reply, index, r);
+	if (!err && h.argsz > region_argsz && h.argsz <= region_argsz_max)
+		err = ask_doorbells(index, h.argsz, &reply, &h);
+	if (!err)
+		err = take_doorbells(&reply, h, r);
 	if (!err)
 		return 0;
+	if (err == -EPROTO)
+		log_warn("%s: region %u has no doorbells: %s", opt_.name.c_str(), index, error_text());
 	r->doorbells.clear();
 	/* Lack of memory here: query again the next time. */
 	r->doorbells_queried = err != -ENOMEM;
-	return err == -EPROTO ? broken(err) : err;
+	return err;
 }
 
 int user_device::region_doorbell_fd(unsigned index, u64 offset)

@@ -237,6 +237,45 @@ static void test_doorbell(void **)
 }
 
 /* As libvfio-user sends them: longer entries, a descriptor that is shared, and one entry that has none. */
+/* More doorbells than the first question has space for: libvfio-user answers by the header, and is asked again. */
+static void test_many_doorbells(void **)
+{
+	static constexpr u32 n = 200;
+	u32 asked = 0;
+	fake_server s([&](fake_server &f, user_message &m) {
+		std::vector<u8> body(sizeof(proto::io_fds_head) + n * sizeof(proto::io_fd));
+		proto::io_fds_head head;
+
+		if (m.head.cmd != u16(proto::command::device_get_region_io_fds))
+			return false;
+		memcpy(&head, m.body.data(), sizeof(head));
+		asked++;
+		const bool fits = head.argsz >= body.size();
+		head.argsz = u32(body.size());
+		head.count = n;
+		memcpy(body.data(), &head, sizeof(head));
+		for (u32 i = 0; i < n; i++) {
+			const proto::io_fd d = {i * 8, 4, 0, proto::io_fd_ioeventfd, 0, 0, 0};
+
+			memcpy(body.data() + sizeof(head) + i * sizeof(d), &d, sizeof(d));
+		}
+		if (fits)
+			f.reply(m, body.data(), body.size(), {&f.doorbell, 1});
+		else
+			f.reply(m, body.data(), sizeof(head));
+		return true;
+	});
+	device_ptr dev;
+
+	assert_int_equal(s.attach(&dev), 0);
+	const int fd = dev->region_doorbell_fd(region_bar0, (n - 1) * 8);
+	assert_true(fd >= 0);
+	dev->doorbell_ring(fd);
+	assert_true(readable(s.doorbell));
+	assert_int_equal(asked, 2);
+	assert_false(dev->lost());
+}
+
 static void test_doorbells_with_longer_entries(void **)
 {
 	struct entry {
@@ -499,6 +538,7 @@ int main()
 		cmocka_unit_test(test_config_space),
 		cmocka_unit_test(test_firmware),
 		cmocka_unit_test(test_doorbell),
+		cmocka_unit_test(test_many_doorbells),
 		cmocka_unit_test(test_doorbells_with_longer_entries),
 		cmocka_unit_test(test_interrupts),
 		cmocka_unit_test(test_dma_map),

@@ -214,8 +214,8 @@ static void doorbells_share_a_descriptor(void **)
 		const unsigned before = fds_of(doorbell.get());
 		assert_int_equal(dev->region_doorbell_fd(region_bar0, 64) >= 0, row.taken);
 		assert_int_equal(fds_of(doorbell.get()), before + row.taken);
-		/* Invalid replies end the connection. */
-		assert_int_equal(dev->lost(), !row.taken);
+		/* An optional command: an invalid reply costs the doorbells only. */
+		assert_false(dev->lost());
 	}
 }
 

@@ -11,18 +11,21 @@
 
 namespace usdma::vfio {
 
-/* Locked and pinned memory of this process, in KiB (/proc/self/status; see proc(5)). */
-static u64 locked_kib()
+/*
+ * Locked and pinned memory of this process, in KiB (/proc/self/status; see proc(5)). VFIO's containers count to VmLck
+ * (mm->locked_vm), iommufd to VmPin (mm->pinned_vm) and, for the limit, to the user (drivers/iommu/iommufd/pages.c).
+ */
+u64 pinned_kib()
 {
 	const std::unique_ptr<FILE, int (*)(FILE *)> f(fopen("/proc/self/status", "re"), fclose);
-	unsigned long long locked = 0, v;
+	unsigned long long pinned = 0, v;
 	char line[256];
 
 	while (f && fgets(line, sizeof(line), f.get())) {
-		if (sscanf(line, "VmLck: %llu", &v) == 1)
-			locked += v;
+		if (sscanf(line, "VmLck: %llu", &v) == 1 || sscanf(line, "VmPin: %llu", &v) == 1)
+			pinned += v;
 	}
-	return locked;
+	return pinned;
 }
 
 static int memlock_error(const dma_area &area)
@@ -33,9 +36,10 @@ static int memlock_error(const dma_area &area)
 	if (lim.rlim_cur == RLIM_INFINITY)
 		return fail(ENOMEM, "no memory to pin %llu KiB for the device", ull(area.size / KiB));
 	return fail(ENOMEM,
-		    "memlock: cannot pin %llu KiB: %llu KiB are pinned already, the limit is %llu KiB; raise it: "
+		    "memlock: cannot pin %llu KiB: this process has pinned %llu KiB already, the limit is %llu KiB "
+		    "(with iommufd, for all processes of the user); raise it: "
 		    "ulimit -l, or /etc/security/limits.conf, or LimitMEMLOCK= of the systemd unit",
-		    ull(area.size / KiB), ull(locked_kib()), ull(lim.rlim_cur / KiB));
+		    ull(area.size / KiB), ull(pinned_kib()), ull(lim.rlim_cur / KiB));
 }
 
 int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_hint)

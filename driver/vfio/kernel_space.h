@@ -44,5 +44,6 @@ private:
 
 /* Reports a failed map ioctl, with numbers: ENOMEM is memlock, ENOSPC the kernel's limit on mappings. */
 int dma_map_error(int err, const dma_area &area, size_t mapped, const char *max_hint);
+u64 pinned_kib();
 
 } // namespace usdma::vfio

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <liburing.h>
 #include <linux/vfio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -291,6 +292,24 @@ static void test_space(void **)
 	assert_int_equal(s.map({~u64(4095), 8192, mem}), -EINVAL);
 }
 
+/* iommufd counts what it pins as io_uring does (mm->pinned_vm). */
+static void test_pinned_memory_counts(void **)
+{
+	static constexpr u64 size = 512 * KiB;
+	static u8 mem[size] __attribute__((aligned(4096)));
+	const iovec buffer = {mem, size};
+	io_uring ring;
+
+	if (io_uring_queue_init(1, &ring, 0) < 0) {
+		print_message("# SKIP no io_uring\n");
+		return skip();
+	}
+	const u64 before = pinned_kib();
+	assert_int_equal(io_uring_register_buffers(&ring, &buffer, 1), 0);
+	assert_int_equal(pinned_kib(), before + size / KiB);
+	io_uring_queue_exit(&ring);
+}
+
 static void test_map_errors(void **)
 {
 	static u8 mem[4096] __attribute__((aligned(4096)));
@@ -359,7 +378,8 @@ int main()
 		cmocka_unit_test(test_open_once),          cmocka_unit_test(test_not_viable),
 		cmocka_unit_test(test_noiommu_is_refused), cmocka_unit_test(test_choice_of_backend),
 		cmocka_unit_test(test_type1_info),         cmocka_unit_test(test_space),
-		cmocka_unit_test(test_map_errors),         cmocka_unit_test(test_replaced_bar),
+		cmocka_unit_test(test_map_errors),         cmocka_unit_test(test_pinned_memory_counts),
+		cmocka_unit_test(test_replaced_bar),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -24,6 +24,10 @@ public:
 	[[nodiscard]] bool add(const vfio::dma_area &area) { return try_emplace(areas_, area.iova, area) != nullptr; }
 	void remove(u64 iova) { areas_.erase(iova); }
 	void clear() { areas_.clear(); }
+	/* Takes an area out, and puts it back. */
+	using node = std::map<u64, vfio::dma_area>::node_type;
+	node take(u64 iova) { return areas_.extract(iova); }
+	void put_back(node n) { areas_.insert(std::move(n)); }
 
 	struct piece {
 		u8 *host;
@@ -44,15 +48,20 @@ private:
 	std::map<u64, vfio::dma_area> areas_;
 };
 
-/* engine::map() of a driver with such a list. The transport below rejects an overlapping area. */
+/*
+ * engine::map() of a driver with such a list. The transport below rejects an overlapping area. Pinning takes seconds
+ * for many GiB: the lock, which the operations of the driver need, is not held meanwhile.
+ */
 template <class Lock> int map_listed(vfio::device &dev, Lock &lock, area_list &areas, const vfio::dma_area &area)
 {
-	std::lock_guard guard(lock);
-
 	if (int err = dev.dma_map(area); err < 0)
 		return err;
-	if (areas.add(area))
-		return 0;
+	{
+		std::lock_guard guard(lock);
+
+		if (areas.add(area))
+			return 0;
+	}
 	dev.dma_unmap(area.iova, area.size);
 	return no_memory("the list of DMA areas");
 }
@@ -60,12 +69,18 @@ template <class Lock> int map_listed(vfio::device &dev, Lock &lock, area_list &a
 /* engine::unmap(). The lock waits for an access that may use the area; later ones find it unmapped. */
 template <class Lock> int unmap_listed(vfio::device &dev, Lock &lock, area_list &areas, u64 iova, u64 size)
 {
-	std::lock_guard guard(lock);
+	area_list::node taken;
+	{
+		std::lock_guard guard(lock);
 
-	if (int err = dev.dma_unmap(iova, size); err < 0)
+		taken = areas.take(iova);
+	}
+	const int err = dev.dma_unmap(iova, size);
+	if (!err || taken.empty())
 		return err;
-	areas.remove(iova);
-	return 0;
+	std::lock_guard guard(lock);
+	areas.put_back(std::move(taken));
+	return err;
 }
 
 /* The mapped memory of an engine that has none of its own, and its lock. */

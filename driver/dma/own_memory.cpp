@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <fcntl.h>
+#include <numa.h>
 
 namespace usdma::dma {
 
 static constexpr u64 own_low = 1 * GiB, own_high = 4 * GiB;
 
-int own_memory_make(const char *name, u64 size, unique_fd *file, mapping *out)
+int own_memory_make(const char *name, u64 size, int node, unique_fd *file, mapping *out)
 {
 	int err = memfd_make(name, size, 0, file);
 
@@ -20,13 +21,17 @@ int own_memory_make(const char *name, u64 size, unique_fd *file, mapping *out)
 		err = memory_available(size, "the device");
 	if (err)
 		return err;
-	if (fallocate(file->get(), 0, 0, off_t(size)) < 0)
-		return fail_errno("no memory of %llu bytes for the device", static_cast<unsigned long long>(size));
-	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file->get(), 0);
+	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0);
 	if (p == MAP_FAILED)
 		return fail_map(size, false, "the device");
-	madvise(p, size, MADV_DONTFORK);
 	*out = mapping(p, size);
+	/* The pages are allocated after it, and by it. */
+	if (node >= 0 && numa_available() >= 0 && node <= numa_max_node())
+		numa_tonode_memory(p, size, node);
+	madvise(p, size, MADV_DONTFORK);
+	/* Later, a lack of memory would be a SIGBUS. */
+	if (fallocate(file->get(), 0, 0, off_t(size)) < 0)
+		return fail_errno("no memory of %llu bytes for the device", static_cast<unsigned long long>(size));
 	return 0;
 }
 

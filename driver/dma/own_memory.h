@@ -8,8 +8,11 @@
 
 namespace usdma::dma {
 
-/* In a memfd, which a server in another process can map; a child does not inherit what the device writes. */
-int own_memory_make(const char *name, u64 size, unique_fd *file, mapping *out);
+/*
+ * In a memfd, which a server in another process can map; a child does not inherit what the device writes. node: of the
+ * device; -1: any.
+ */
+int own_memory_make(const char *name, u64 size, int node, unique_fd *file, mapping *out);
 /*
  * Maps the area at the first free address between 1 GiB and 4 GiB, which the memory registry leaves to engines: another
  * device in the same address space may have memory there. Sets area->iova.

@@ -238,9 +238,11 @@ int ring_channel::poll_ms()
 		return 1;
 	if (busy && vector_ < 0)
 		return poll_no_irq_ms;
-	deep_ = !busy && seen_ == tail_;
+	const bool idle = !busy && seen_ == tail_;
+	/* Without an interrupt nothing else wakes it for the next request. */
+	deep_ = idle || vector_ < 0;
 	seen_ = tail_;
-	return deep_ ? -1 : recheck_ms;
+	return idle ? -1 : recheck_ms;
 }
 
 void ring_channel::sleep(guard &g)

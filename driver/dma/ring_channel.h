@@ -41,6 +41,8 @@ public:
 	void retain_memory();
 	/* Stops what the thread runs, until restart(). -ETIMEDOUT. */
 	int freeze();
+	/* Takes a freeze() back: nothing was reset. */
+	void thaw();
 	/* The function was reset, and with it the hardware. */
 	void forget();
 

@@ -90,6 +90,8 @@ void ring_engine::close_all()
 /* raw: for the device; -1 below the first. */
 int ring_engine::make_vectors(u32 first, u32 count, std::vector<int> *raw)
 {
+	raw->clear();
+	vectors_.clear();
 	if (!try_resize(*raw, first + count, -1) || !try_reserve(vectors_, count))
 		return no_memory("the list of interrupts");
 	for (u32 i = 0; i < count; i++) {
@@ -103,24 +105,32 @@ int ring_engine::make_vectors(u32 first, u32 count, std::vector<int> *raw)
 	return 0;
 }
 
+int ring_engine::try_vectors(unsigned type, u32 first, u32 count)
+{
+	std::vector<int> raw;
+	const int err = make_vectors(first, count, &raw);
+
+	return err ? err : dev_->irq_set(type, 0, raw);
+}
+
 int ring_engine::setup_interrupts(u32 first, unsigned type)
 {
 	vfio::irq_info irq;
-	std::vector<int> raw;
+	u32 have = dev_->irq(type, &irq) < 0 ? 0 : std::min({irq.count, irq.share, first + limits_.channels});
+	int err = -ENOSPC;
 
-	const u32 have = dev_->irq(type, &irq) < 0 ? 0 : std::min({irq.count, irq.share, first + limits_.channels});
-	if (have <= first) {
-		log_warn("%s: it has too few interrupts: polling", dev_->name());
-		return 0;
-	}
-	if (have < first + limits_.channels)
+	/* Fewer than the device has may be available: a CPU has some 200 for all devices. */
+	for (; have > first && (err == -ENOSPC || err == -EMFILE); have -= err != 0)
+		err = try_vectors(type, first, have - first);
+	if (err == -ENOMEM)
+		return err;
+	if (err) {
+		log_warn("%s: no interrupts, polling: %s", dev_->name(),
+			 have > first || err != -ENOSPC ? error_text() : "it has too few");
+		vectors_.clear();
+	} else if (have < first + limits_.channels) {
 		log_info("%s: interrupts for the first %u of %u channels; the others poll", dev_->name(), have - first,
 			 limits_.channels);
-	if (int err = make_vectors(first, have - first, &raw); err < 0)
-		return err;
-	if (dev_->irq_set(type, 0, raw) < 0) {
-		log_warn("%s: no interrupts, polling: %s", dev_->name(), error_text());
-		vectors_.clear();
 	}
 	return 0;
 }
@@ -155,11 +165,19 @@ int ring_engine::unmap(u64 iova, u64 size)
 /* A function without a reset of its own is stopped by setup(), which suffices. */
 int ring_engine::reset()
 {
+	std::lock_guard guard(lock_);
+	int err = 0;
+
 	for (ring_channel *c : open_)
-		if (c)
-			if (int err = c->freeze(); err < 0)
-				return err;
-	if (int err = dev_->reset(); err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
+		if (c && !err)
+			err = c->freeze();
+	/* Nothing has changed: the others go on. */
+	for (ring_channel *c : open_)
+		if (c && err)
+			c->thaw();
+	if (!err)
+		err = dev_->reset();
+	if (err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
 		return err;
 	for (ring_channel *c : open_)
 		if (c)

@@ -53,6 +53,7 @@ protected:
 
 private:
 	int make_vectors(u32 first, u32 count, std::vector<int> *raw);
+	int try_vectors(unsigned type, u32 first, u32 count);
 	void close_host();
 
 	host_memory host_;

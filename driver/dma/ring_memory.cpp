@@ -10,7 +10,7 @@ namespace usdma::dma {
 int ring_channel::make_memory(const char *name, u64 bytes)
 {
 	bytes = align_up(bytes, os_page_size());
-	int err = own_memory_make(name, bytes, &file_, &memory_);
+	int err = own_memory_make(name, bytes, eng->limits().numa_node, &file_, &memory_);
 
 	if (!err)
 		err = map_memory({.size = bytes, .vaddr = memory_.data(), .fd = file_.get()});
@@ -22,18 +22,23 @@ int ring_channel::make_memory(const char *name, u64 bytes)
 int ring_channel::map_memory(vfio::dma_area area)
 {
 	vfio::device &dev = eng->transport();
-	std::lock_guard holding(host_.lock);
+	{
+		std::lock_guard holding(host_.lock);
 
-	/* For unmap_memory() of each channel, which must not fail. */
-	if (!try_reserve(host_.stuck, host_.stuck.size() + eng->limits().channels))
-		return no_memory("a ring");
+		/* For unmap_memory() of each channel, which must not fail. */
+		if (!try_reserve(host_.stuck, host_.stuck.size() + eng->limits().channels))
+			return no_memory("a ring");
+	}
 	if (int err = own_memory_map(dev, &area); err < 0)
 		return err;
 	iova_ = area.iova;
+	std::unique_lock holding(host_.lock);
+
 	/* Another channel may wait for its record. */
 	area.prot = vfio::dma_read;
 	if (host_.areas.add(area))
 		return 0;
+	holding.unlock();
 	dev.dma_unmap(area.iova, area.size);
 	iova_ = 0;
 	return no_memory("the list of DMA areas");
@@ -42,13 +47,16 @@ int ring_channel::map_memory(vfio::dma_area area)
 void ring_channel::unmap_memory()
 {
 	vfio::device &dev = eng->transport();
-	std::lock_guard holding(host_.lock);
+	{
+		std::lock_guard holding(host_.lock);
 
-	host_.areas.remove(iova_);
+		host_.areas.remove(iova_);
+	}
 	if (!dev.dma_unmap(iova_, memory_.size()))
 		return;
 	if (!dev.lost())
 		log_warn("%s: cannot unmap a ring: %s", dev.name(), error_text());
+	std::lock_guard holding(host_.lock);
 	push_reserved(host_.stuck, std::move(memory_));
 }
 

@@ -200,6 +200,18 @@ int ring_channel::freeze()
 	return fail(ETIMEDOUT, "channel %u does not stop", index);
 }
 
+void ring_channel::thaw()
+{
+	{
+		std::lock_guard g(lock_);
+
+		frozen_ = false;
+		store_seq_cst(&stop_, 0u);
+		issue();
+	}
+	wake_thread();
+}
+
 void ring_channel::forget()
 {
 	std::lock_guard g(lock_);

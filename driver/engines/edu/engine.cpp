@@ -70,7 +70,7 @@ void edu_engine::stop_all()
 int edu_engine::map_shared()
 {
 	vfio::dma_area area;
-	int err = dma::own_memory_make("usdma-edu", shared_size(), &file_, &memory_);
+	int err = dma::own_memory_make("usdma-edu", shared_size(), limits_.numa_node, &file_, &memory_);
 
 	if (err)
 		return err;
@@ -106,7 +106,7 @@ public:
 	}
 	int map(u64 iova)
 	{
-		int err = dma::own_memory_make("usdma-edu", os_page_size(), &file_, &memory_);
+		int err = dma::own_memory_make("usdma-edu", os_page_size(), -1, &file_, &memory_);
 
 		if (err < 0)
 			return err;

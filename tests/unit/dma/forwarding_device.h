@@ -41,6 +41,8 @@ public:
 	const char *name() const override { return dev_->name(); }
 	const char *backend() const override { return dev_->backend(); }
 	bool own_connection() const override { return is_own; }
+	int inject(std::string_view rules) override { return dev_->inject(rules); }
+	int injected(std::string *out) override { return dev_->injected(out); }
 
 	bool is_own = true;
 	vfio::dma_area last_map;

@@ -642,7 +642,8 @@ int ring_main(const char *name, std::span<const CMUnitTest> own)
 		cmocka_unit_test(test_closes_while_busy),
 	};
 
-	tests.insert(tests.end(), own.begin(), own.end());
+	for (auto more : {transport_cases(), own})
+		tests.insert(tests.end(), more.begin(), more.end());
 	return _cmocka_run_group_tests(name, tests.data(), tests.size(), nullptr, nullptr);
 }
 

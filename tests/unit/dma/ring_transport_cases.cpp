@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The cases of any ring engine in which the transport grants less than the device has, or is slow. */
+#include "tests/unit/dma/forwarding_device.h"
+#include "tests/unit/dma/ring_cases.h"
+
+#include <numa.h>
+#include <numaif.h>
+#include <thread>
+
+namespace usdma::test {
+
+using namespace usdma::dma;
+
+/* A transport that grants few interrupts, or maps slowly, and is at a node. */
+class poor_device final : public forwarding_device {
+public:
+	using forwarding_device::forwarding_device;
+	int irq(unsigned i, vfio::irq_info *out) override
+	{
+		const int err = dev_->irq(i, out);
+
+		out->count = most ? out->count : 0;
+		return err;
+	}
+	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override
+	{
+		if (fds.size() > most)
+			return -ENOSPC;
+		granted = fds.size();
+		return dev_->irq_set(i, n, fds);
+	}
+	int dma_map(const vfio::dma_area &area) override
+	{
+		store_seq_cst(&maps, 1u);
+		for (; load_seq_cst(&blocked); sched_yield())
+			;
+		return forwarding_device::dma_map(area);
+	}
+	int numa_node() const override { return 0; }
+
+	size_t most = 1000, granted = 0;
+	u32 blocked = 0, maps = 0; /* atomic */
+};
+
+/* Without an interrupt the thread polls each millisecond, also for a request that comes to an idle channel. */
+static void test_no_interrupts(void **)
+{
+	static constexpr unsigned rounds = 24;
+	auto dev = std::make_unique<poor_device>(kind.faulty);
+	unsigned slow = 0;
+
+	dev->most = 0;
+	ring_bench b(std::move(dev));
+	assert_int_equal(b.inject("slow%1/1000"), 0);
+	for (unsigned i = 0; i < rounds; i++) {
+		/* The thread finds the channel idle; if it does not, the round tests less. */
+		usleep(3000);
+		const u64 from = now_ns();
+
+		b.run(copy(i * 8, 4096, 8));
+		/* Its recheck, which is for interrupts that are lost, comes after 50. */
+		slow += now_ns() - from > 40 * ns_per_ms;
+	}
+	assert_in_range(slow, 0, rounds / 2);
+}
+
+/* Fewer vectors than the device has: they are for the first channels, and the others poll. */
+static void test_fewer_vectors(void **)
+{
+	auto dev = std::make_unique<poor_device>(kind.plain);
+	const poor_device *const d = dev.get();
+
+	dev->most = 2;
+	ring_bench b(std::move(dev));
+	assert_int_equal(d->granted, 2);
+	b.run(copy(0, 4096, 64));
+	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
+}
+
+/* An operation of the driver does not wait for memory that is being pinned. */
+static void test_operations_during_a_map(void **)
+{
+	auto dev = std::make_unique<poor_device>(kind.plain);
+	poor_device *const d = dev.get();
+	ring_bench b(std::move(dev));
+	mapping more(mmap(nullptr, MiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), MiB);
+	int err = -1;
+
+	store_seq_cst(&d->maps, 0u);
+	store_seq_cst(&d->blocked, 1u);
+	std::thread pinning([&] { err = b.eng->map({.iova = host + GiB, .size = MiB, .vaddr = more.data()}); });
+	for (const deadline until = deadline::in_ms(patience); !load_seq_cst(&d->maps); sched_yield())
+		assert_false(until.passed());
+	b.run({.op = opcode::write, .dst = host + 8, .a = 77});
+	assert_int_equal(reinterpret_cast<u64 *>(b.bytes)[1], 77);
+	store_seq_cst(&d->blocked, 0u);
+	pinning.join();
+	assert_int_equal(err, 0);
+	b.run({.op = opcode::write, .dst = host + GiB, .a = 78});
+	assert_int_equal(b.eng->unmap(host + GiB, MiB), 0);
+	assert_int_equal(b.run_fault({.op = opcode::write, .dst = host + GiB}).reason, fault_reason::dst_unmapped);
+	/* What the transport refuses to unmap stays. */
+	assert_true(b.eng->unmap(host, MiB) < 0);
+	b.run({.op = opcode::write, .dst = host + 8, .a = 79});
+}
+
+/* The device's node, if the machine has nodes at all. */
+static void test_memory_is_at_the_device(void **)
+{
+	ring_bench b(std::make_unique<poor_device>(kind.plain));
+	auto *const at = const_cast<completion_record *>(b.ch->record);
+	unsigned long nodes[16] = {};
+	int mode = -1;
+
+	if (numa_available() < 0 || get_mempolicy(&mode, nodes, 1024, at, MPOL_F_ADDR) < 0) {
+		print_message("# SKIP no policies of memory: %s\n", strerror(errno));
+		return skip();
+	}
+	assert_true(mode == MPOL_BIND || mode == MPOL_PREFERRED);
+	assert_int_equal(nodes[0], 1);
+}
+
+std::span<const CMUnitTest> transport_cases()
+{
+	static const CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_interrupts),
+		cmocka_unit_test(test_fewer_vectors),
+		cmocka_unit_test(test_operations_during_a_map),
+		cmocka_unit_test(test_memory_is_at_the_device),
+	};
+
+	return tests;
+}
+
+} // namespace usdma::test

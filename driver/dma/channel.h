@@ -5,7 +5,8 @@
  * Sequence numbers are 64-bit and never wrap: the n-th request posted on a channel has number start + n. If it
  * spreads copies over several rings (striped.h), such a copy takes several numbers, of which posted is the last.
  * Completion is a number in host memory: when record->completed >= s, request s and all before it have
- * completed, and their writes are visible. A request that fails halts the channel *before* completed reaches
+ * completed, and their writes are visible. The reference engine stores it; of devices with a record of their own kind
+ * the driver derives it, in each call of completed(). A request that fails halts the channel *before* completed reaches
  * it: the owner reads the fault, notifies its submitter, and resumes.
  *
  * Locking: post, doorbell, cancel, resume, arm and last_use are called under the owner's lock; wake under it or after
@@ -111,6 +112,8 @@ struct channel_ops {
 	bool (*read_fault)(channel *ch, fault *out) = nullptr;
 	/* As read_progress(); nullptr: as above. */
 	progress (*read_progress)(const channel *ch) = nullptr;
+	/* If channel::collects, any thread: brings record->completed up to the device's own record. */
+	void (*collect)(const channel *ch) = nullptr;
 	/* For the message about a hung channel: its state as text; may read registers. nullptr: as above. */
 	void (*describe)(const channel *ch, char *buf, size_t size);
 	/*
@@ -129,6 +132,7 @@ struct alignas(64) channel {
 	const completion_record *record;
 	const u32 *asleep;   /* written by the device; non-zero: call wake() after posting */
 	bool asleep_ordered; /* the device orders its sleep: no barrier is needed between posting and reading asleep */
+	bool collects = false; /* ops->collect is to be called before record->completed is read */
 	u64 posted;     /* last sequence number posted; atomic: stored under the owner's lock, read by any thread */
 	u64 post_limit; /* posted may grow to this without reading the record again */
 	u32 ring_size;
@@ -146,6 +150,8 @@ struct alignas(64) channel {
 
 inline u64 completed(const channel *ch)
 {
+	if (unlikely(ch->collects))
+		ch->ops->collect(ch);
 	/* A completed copy's data is read after its completion. */
 	return load_device(&ch->record->completed);
 }

@@ -69,6 +69,8 @@ public:
 	 * closed.
 	 */
 	virtual int give_up();
+	/* Any thread: the records of its channels are up to date, as after completed() of each. */
+	virtual void collect() {}
 	/* As vfio::device::quiesce(). */
 	virtual int quiesce() { return load_seq_cst(&given_up_) ? 0 : dev_->quiesce(); }
 	bool lost() const { return dev_->lost(); }

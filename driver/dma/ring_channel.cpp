@@ -28,6 +28,7 @@ ring_channel::ring_channel(engine &e, host_memory &host, u32 index_) : channel()
 	index = index_;
 	asleep = &never_asleep_;
 	asleep_ordered = true;
+	collects = true;
 	for (u64 &a : arm_)
 		store_relaxed(&a, no_arm);
 }
@@ -40,7 +41,7 @@ int ring_channel::begin(const channel_config &cfg, int vector)
 	vector_ = vector;
 	posted = tail_ = issued_ = served_ = flagged_ = cfg.first_seq;
 	post_limit = cfg.first_seq + ring_size;
-	store_release(&record_->completed, cfg.first_seq);
+	set_completed(cfg.first_seq, 0);
 	control_.reset(eventfd_make());
 	for (unsigned i = 0; i < irq_slots; i++) {
 		irq_[i].reset(eventfd_make_for_ring());
@@ -52,6 +53,7 @@ int ring_channel::begin(const channel_config &cfg, int vector)
 	if (!err)
 		err = thread_start(&thread_, "usdma-ring", thread_main, this);
 	started_ = !err;
+	store_release(&begun_, started_);
 	return err;
 }
 
@@ -115,10 +117,14 @@ void ring_channel::issue()
 
 		soft_ = !in_hardware(r);
 		if (!soft_)
-			build(++hw_, ++issued_, r);
+			build(++hw_, r);
+		issued_ += !soft_;
 	}
-	if (hw_ != before)
-		ring(hw_);
+	if (hw_ == before)
+		return;
+	/* Before the device can report them, and after they were built, which clears earlier reports. */
+	store_release(&handed_, hw_);
+	ring(hw_);
 }
 
 void ring_channel::doorbell()
@@ -245,7 +251,7 @@ int ring_channel::poll_ms()
 	return idle ? -1 : recheck_ms;
 }
 
-void ring_channel::sleep(guard &g)
+bool ring_channel::sleep(guard &g)
 {
 	pollfd p[2] = {{control_.get(), POLLIN, 0}, {vector_, POLLIN, 0}};
 	const int ms = poll_ms();
@@ -256,10 +262,11 @@ void ring_channel::sleep(guard &g)
 	const bool raised = vector_ >= 0 && eventfd_clear(vector_);
 	g.lock();
 	if (!raised)
-		return;
+		return false;
 	rearm_at_ = now_ns() + rearm_ns;
 	disarm();
 	store_seq_cst(&armed_, 0u);
+	return true;
 }
 
 void ring_channel::run()
@@ -267,17 +274,19 @@ void ring_channel::run()
 	guard g(lock_);
 
 	while (!quit_) {
-		sleep(g);
-		work(g);
+		const bool raised = sleep(g);
+
+		advance(g, raised);
 	}
 }
 
-void ring_channel::work(guard &g)
+void ring_channel::advance(guard &g, bool raised)
 {
 	do {
 		if (frozen_ || quit_)
 			return;
 		check_halt();
+		look_again(raised);
 		if (load_seq_cst(&stop_) && !is_halted_)
 			handle_stop();
 		if (!is_halted_)
@@ -315,6 +324,8 @@ private:
 		if (ppoll(&p, 1, &t, nullptr) == 1)
 			eventfd_clear(c_.control_.get());
 		poll_ns_ = std::min(poll_ns_ * 2, wait_poll_max_ns);
+		/* It may wait for the record of another channel. */
+		c_.eng->collect();
 		beat();
 		return load_seq_cst(&c_.stop_) ? softop::result::stopped : softop::result::done;
 	}
@@ -347,8 +358,9 @@ bool ring_channel::run_soft(guard &g)
 		return false;
 	soft_ = false;
 	issued_ = seq;
-	/* Full barrier: completed is visible before the arms are read. */
-	store_fence(&record_->completed, seq);
+	set_completed(seq, hw_);
+	/* The record is visible before the arms are read. */
+	barrier_full();
 	raise_due(false);
 	serve();
 	issue();
@@ -368,6 +380,7 @@ struct ring_table {
 	static int stop(channel *ch) { return to(ch)->stop(); }
 	static int abort(channel *ch) { return to(ch)->abort(); }
 	static int restart(channel *ch) { return to(ch)->restart(); }
+	static void collect(const channel *ch) { to(const_cast<channel *>(ch))->collect(); }
 	static bool in_wait(const channel *ch)
 	{
 		return load_relaxed(&static_cast<const ring_channel *>(ch)->waiting_);
@@ -396,6 +409,7 @@ const channel_ops ring_channel_ops = {
 	.restart = ring_table::restart,
 	.begun = nullptr,
 	.in_wait = ring_table::in_wait,
+	.collect = ring_table::collect,
 	.describe = ring_table::describe,
 	.last_use = ring_table::last_use,
 	.close = ring_table::close,

@@ -3,17 +3,20 @@
  * A channel over a hardware ring that runs some operations. An engine's driver adds the hardware: how a request becomes
  * a slot of the ring, how the ring is started, suspended and reset, and why it has halted.
  *
- * The hardware stores completion_record::completed itself, so no thread is on the path of a copy. The channel has a
- * thread that sleeps until the hardware's interrupt; it raises the eventfds of waiters, reports faults, and runs
- * operations that the hardware lacks, each when all before it have ended (softop.h). Slots of the ring have numbers of
- * their own, as these operations take none.
+ * The hardware reports completions in its own way, by slots. Whoever reads completion_record::completed, by
+ * completed(), brings it up to that report first, so no thread is on the path of a copy. The channel has a thread that
+ * sleeps until the hardware's interrupt; it raises the eventfds of waiters, reports faults, and runs operations that
+ * the hardware lacks, each when all before it have ended (softop.h). Slots of the ring have numbers of their own, as
+ * these operations take none.
  *
  *   ring_channel.cpp   the path of a request, interrupts, the thread
+ *   ring_collect.cpp   completions
  *   ring_recover.cpp   faults, stop, resume, cancel, abort
  *   ring_memory.cpp    the memory that the hardware accesses
  */
 #pragma once
 
+#include "driver/base/futex_lock.h"
 #include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
 #include "driver/dma/engine.h"
@@ -41,6 +44,7 @@ public:
 	void retain_memory();
 	/* Stops what the thread runs, until restart(). -ETIMEDOUT. */
 	int freeze();
+	bool is_begun() const { return load_acquire(&begun_); }
 	/* Takes a freeze() back: nothing was reset. */
 	void thaw();
 	/* The function was reset, and with it the hardware. */
@@ -64,24 +68,28 @@ protected:
 	/* ---- the hardware: with lock_ held, unless said otherwise ---- */
 	/* All else, and bad arguments, is softop's. */
 	virtual bool in_hardware(const request &r) const = 0;
-	/* Hot. Request seq into slot number i, modulo ring_size; its end stores seq in the record. */
-	virtual void build(u64 i, u64 seq, const request &r) = 0;
+	/* Hot. A request into slot number i, of which as many are in use as the ring of requests has. */
+	virtual void build(u64 i, const request &r) = 0;
 	/* Hot. Slots up to number last are to be run. */
 	virtual void ring(u64 last) = 0;
 	/* The thread runs, and it has not halted: hands over what had to wait. */
 	virtual void proceed() {}
-	/* From any state: it is reset and will begin with slot number first. */
+	/* After settle(): it will begin with slot number first. */
 	virtual int start(u64 first) = 0;
 	/* Stops between two requests, or has halted. */
 	virtual int suspend() = 0;
-	/* On return of 0 it accesses no memory; the record shows what completed before. */
+	/* On return of 0 it accesses no memory; its report shows what completed before. */
 	virtual int reset() = 0;
+	/* The same, if it may still run something. */
+	virtual int settle() { return reset(); }
 	/* It was, alone or with the function. */
 	virtual void was_reset() {}
 	/* It has halted by an error, read from memory. */
 	virtual bool has_halted() = 0;
 	/* The same, read from registers. */
 	virtual int read_halted(bool *out) = 0;
+	/* The same, for a channel that may merely take long. */
+	virtual int look(bool *halted) { return read_halted(halted); }
 	/* Why; r: the request that failed. Clears the error. */
 	virtual void read_fault(const request &r, fault_reason *why, u64 *at) = 0;
 	/*
@@ -95,6 +103,25 @@ protected:
 	virtual void describe_hardware(char *buf, size_t size) = 0;
 	/* Without the lock: stops and deletes the channel. */
 	virtual void close() = 0;
+
+	/* ---- its report of completions: any thread ---- */
+	/* Hot, without a lock. Slot next, which has been handed over, or a later one has ended. */
+	virtual bool has_news(u64 next) const = 0;
+	/* One thread at a time. The last slot that has completed, before the first that failed; next - 1: none has. */
+	virtual u64 read_news(u64 next) = 0;
+	/* The record has them, so has_news() need not report them again. */
+	virtual void took_news() {}
+	/*
+	 * For a device that goes on after an error; while it is stopped. The last slot that has run; none after slot
+	 * `done`: done.
+	 */
+	virtual u64 last_run(u64 done) { return done; }
+	/* Slot i, which has run, was cancelled: it has not failed. */
+	virtual void forgive(u64 i) { (void)i; }
+	/* Numbers of the last slot that is known to have completed, and of the last one handed over. */
+	u64 collected() const { return load_acquire(&collected_); }
+	u64 handed() const { return load_acquire(&handed_); }
+	futex_lock collect_lock_; /* one thread reads the hardware's report */
 
 	host_memory &host_;
 
@@ -114,13 +141,15 @@ private:
 	void describe(char *buf, size_t size);
 	bool last_use(const iova_range &where, u64 *seq) const;
 
+	void collect();
+	void set_completed(u64 seq, u64 i);
 	int map_memory(vfio::dma_area area);
 	void unmap_memory();
 	static void *thread_main(void *arg);
 	void end_thread();
 	void run();
-	void sleep(guard &g);
-	void work(guard &g);
+	bool sleep(guard &g);
+	void advance(guard &g, bool raised);
 	bool run_soft(guard &g);
 	void issue();
 	bool soft_is_next() const { return soft_ && !is_halted_ && !frozen_ && issued_ == completed(this); }
@@ -135,6 +164,7 @@ private:
 	void wake_thread();
 
 	void check_halt();
+	void look_again(bool raised);
 	void fault();
 	void halt(u64 seq, u64 cookie, fault_reason why, u64 at);
 	void handle_stop();
@@ -150,6 +180,10 @@ private:
 	u32 never_asleep_ = 0;
 	unique_fd irq_[irq_slots], control_;
 	int vector_ = -1;
+
+	u64 collected_ = 0, handed_ = 0; /* atomic */
+	u64 shift_ = 0;                  /* of a slot's number to its request's; under collect_lock_ */
+	bool begun_ = false;             /* atomic */
 
 	u64 arm_[irq_slots]; /* atomic, as the next three */
 	u32 armed_ = 0;      /* the hardware may raise an interrupt, or the thread has one to handle */
@@ -167,9 +201,10 @@ private:
 	u64 flagged_ = 0; /* … and the last one that has one */
 	u32 held_ = 0;    /* coalesced service interrupts, and since when */
 	u64 held_since_ = 0, rearm_at_ = 0;
-	bool deep_ = false;         /* the thread sleeps until it is woken */
-	bool soft_ = false;         /* the next one is run by the thread … */
-	bool soft_running_ = false; /* … which has begun */
+	u64 looked_ = 0, looked_at_ = 0; /* completed when the registers were read last, or it moved, and when */
+	bool deep_ = false;              /* the thread sleeps until it is woken */
+	bool soft_ = false;              /* the next one is run by the thread … */
+	bool soft_running_ = false;      /* … which has begun */
 	bool is_halted_ = false, frozen_ = false, quit_ = false;
 	pthread_t thread_ = {};
 	bool started_ = false;

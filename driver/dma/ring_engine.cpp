@@ -185,6 +185,18 @@ int ring_engine::reset()
 	return setup();
 }
 
+/* Contended: a channel is opened or closed, or all are reset. The caller, which polls, comes again. */
+void ring_engine::collect()
+{
+	std::unique_lock guard(lock_, std::try_to_lock);
+
+	if (!guard.owns_lock())
+		return;
+	for (const ring_channel *c : open_)
+		if (c && c->is_begun())
+			completed(c);
+}
+
 /* With host_.lock held. */
 void ring_engine::close_host()
 {

@@ -22,6 +22,7 @@ public:
 	int reset() override;
 	int give_up() override;
 	int quiesce() override;
+	void collect() override;
 
 	/* Stops and deletes it. */
 	void close(ring_channel *c);

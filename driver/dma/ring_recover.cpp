@@ -12,16 +12,19 @@ namespace usdma::dma {
 
 /* Longer than the timeout of a command of any engine. */
 static constexpr u64 stop_ms = 8000;
+/* Without progress the registers are read as often. */
+static constexpr u64 look_ns = 50 * ns_per_ms;
 
-/* After the last completed request. */
+/* After the last request that has run. */
 int ring_channel::start_hardware()
 {
-	const u64 done = number_of(completed(this));
-
+	if (int err = settle(); err < 0)
+		return fail_in(err, "channel %u does not stop", index);
+	const u64 ran = last_run(number_of(completed(this)));
 	store_seq_cst(&armed_, 1u);
-	if (int err = start(done + 1); err < 0)
+	if (int err = start(ran + 1); err < 0)
 		return fail_in(err, "channel %u does not start", index);
-	if (hw_ != done)
+	if (hw_ != ran)
 		ring(hw_);
 	return 0;
 }
@@ -41,7 +44,7 @@ void ring_channel::halt(u64 seq, u64 cookie, fault_reason why, u64 at)
 	raise_due(true);
 }
 
-/* The first request that has not completed has failed: the hardware begins no later one before. */
+/* The first request that has not completed has failed. */
 void ring_channel::fault()
 {
 	const u64 seq = completed(this) + 1;
@@ -59,6 +62,27 @@ void ring_channel::fault()
 void ring_channel::check_halt()
 {
 	if (!is_halted_ && has_halted())
+		fault();
+}
+
+/*
+ * Its interrupt came without a completion, or requests are pending for long: its report of a halt may be lost, as
+ * Linux' ioat_timer_event() assumes.
+ */
+void ring_channel::look_again(bool raised)
+{
+	const u64 done = completed(this), now = now_ns();
+	bool halted = false;
+
+	if (done != looked_ || issued_ == done || is_halted_) {
+		looked_ = done;
+		looked_at_ = now;
+		return;
+	}
+	if (!raised && now - looked_at_ < look_ns)
+		return;
+	looked_at_ = now;
+	if (!look(&halted) && halted)
 		fault();
 }
 
@@ -129,15 +153,14 @@ int ring_channel::resume()
 	if (!stopped && s64(seq - issued_) > 0)
 		issued_ = seq;
 	if (!stopped)
-		store_release(&record_->completed, seq);
+		set_completed(seq, number_of(seq));
 	if (int err = start_hardware(); err < 0)
 		return err;
 	run_again();
 	issue();
-	const bool wake = soft_;
 	g.unlock();
-	if (wake)
-		wake_thread();
+	/* Of those that the hardware has run meanwhile it reports nothing any more. */
+	wake_thread();
 	return 0;
 }
 
@@ -149,6 +172,7 @@ unsigned ring_channel::cancel(u64 cookie)
 
 	if (!is_halted_ || !dma::read_fault(this, &f))
 		return 0;
+	const u64 ran = last_run(number_of(completed(this)));
 	/* A failed request has run; a stopped one has not and would run again. */
 	for (u64 seq = f.reason == fault_reason::stopped ? f.seq : f.seq + 1; s64(posted - seq) >= 0; seq++) {
 		request &r = slot(seq);
@@ -157,8 +181,10 @@ unsigned ring_channel::cancel(u64 cookie)
 			continue;
 		r = request{.flags = r.flags, .cookie = r.cookie};
 		/* The hardware was stopped, and reads its slots again when it is started. */
-		if (s64(issued_ - seq) >= 0)
-			build(number_of(seq), seq, r);
+		if (s64(issued_ - seq) >= 0 && s64(number_of(seq) - ran) > 0)
+			build(number_of(seq), r);
+		else if (s64(issued_ - seq) >= 0)
+			forgive(number_of(seq));
 		count++;
 	}
 	return count;
@@ -226,7 +252,7 @@ int ring_channel::restart()
 	tail_ = issued_ = served_ = flagged_ = posted;
 	soft_ = frozen_ = false;
 	store_seq_cst(&stop_, 0u);
-	store_release(&record_->completed, posted);
+	set_completed(posted, hw_);
 	if (int err = start_hardware(); err < 0)
 		return err;
 	run_again();

@@ -17,8 +17,6 @@ static constexpr u64 shared_bytes = 4096;
 /* A stop waits for the end of a batch, on a machine whose CPUs are all busy, too. */
 static constexpr u64 batch_ms = 2000;
 static constexpr u32 batch_requests = 32;
-/* Of a batch's record before it is used. */
-static constexpr u8 free_record = 0xff;
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
@@ -28,15 +26,12 @@ int dsa_channel::open(const dma::channel_config &cfg, u32 size)
 {
 	static_assert(sizeof(shared_page) <= shared_bytes);
 
-	if (int err = make_memory("usdma-dsa", shared_bytes + size * (sizeof(pair) + sizeof(u64))); err < 0)
+	if (int err = make_memory("usdma-dsa", shared_bytes + size * (sizeof(work) + sizeof(completion))); err < 0)
 		return err;
 	ring_size = size;
 	page_ = reinterpret_cast<shared_page *>(memory());
-	ring_ = reinterpret_cast<pair *>(memory() + shared_bytes);
-	numbers_ = reinterpret_cast<u64 *>(ring_ + size);
-	for (completion &c : page_->batch)
-		c.status = free_record;
-	batch_seq_ = cfg.first_seq;
+	ring_ = reinterpret_cast<work *>(memory() + shared_bytes);
+	done_ = reinterpret_cast<completion *>(ring_ + size);
 	return begin(cfg, owner_.vector(index));
 }
 
@@ -73,97 +68,100 @@ static u64 pattern_of(const dma::request &r)
 }
 
 /* Fields that an operation has no use for are reserved. */
-void dsa_channel::build(u64 i, u64 seq, const dma::request &r)
+void dsa_channel::build(u64 i, const dma::request &r)
 {
-	static constexpr u32 usual = flag_fence | flag_record;
-	const u64 fault = iova_of(&page_->fault);
-	u64 *number = &numbers_[i & (ring_size - 1)];
-	pair &p = slot(i);
+	static constexpr u32 usual = flag_fence | flag_record | flag_record_always;
+	const bool fills = r.op == opcode::fill;
+	const u32 cache = r.flags & dma::flag_cache ? owner_.cache_flag() : 0;
+	const u64 record = iova_of(&done(i));
 
-	p.data = {0, op_and_flags(operation::noop, usual), fault, 0, 0, 0, 0, 0, {}};
-	if (r.op != opcode::nop) {
-		const bool fills = r.op == opcode::fill;
-		const u32 cache = r.flags & dma::flag_cache ? owner_.cache_flag() : 0;
+	if (r.op == opcode::nop)
+		slot(i) = {0, op_and_flags(operation::noop, usual), record, 0, 0, 0, 0, 0, {}};
+	else
+		slot(i) = {0,      op_and_flags(fills ? operation::fill : operation::move, usual | cache),
+			   record, fills ? pattern_of(r) : r.src,
+			   r.dst,  u32(r.len),
+			   0,      0,
+			   {}};
+	store_relaxed(&done(i).status, u8(0));
+}
 
-		p.data.flags_operation = op_and_flags(fills ? operation::fill : operation::move, usual | cache);
-		p.data.src = fills ? pattern_of(r) : r.src;
-		p.data.dst = r.dst;
-		p.data.size = u32(r.len);
-	}
-	*number = seq;
-	p.number = {0,
-		    op_and_flags(operation::move, usual | owner_.cache_flag()),
-		    fault,
-		    iova_of(number),
-		    iova_of(&page_->record.completed),
-		    sizeof(seq),
-		    0,
-		    0,
-		    {}};
+/* ---- completions ------------------------------------------------------------------------------------- */
+
+static bool is_failure(u8 s)
+{
+	return s && s != u8(status::success);
+}
+
+u64 dsa_channel::read_news(u64 next)
+{
+	while (s64(handed() - next) >= 0 && status_of(next) == u8(status::success))
+		next++;
+	return next - 1;
+}
+
+/* Status of the first slot that has not completed, or of its batch, if it has failed; else 0. */
+u8 dsa_channel::failure() const
+{
+	const u64 next = collected() + 1;
+	const u8 own = s64(handed() - next) >= 0 ? status_of(next) : u8(0), all = load_device(&page_->batch.status);
+
+	return is_failure(own) ? own : is_failure(all) ? all : u8(0);
+}
+
+/* With batch_lock_ held. The newest batch has completed, or failed. */
+bool dsa_channel::is_done()
+{
+	completed(this);
+	return s64(newest_ - collected()) <= 0 || failure();
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------- */
 
-/* What the batch wrote before is visible. */
-u8 dsa_channel::batch_status() const
+/* Slots from sent_ on. One alone is no batch, which has at least two (5.4), nor may it have the Fence flag. */
+void dsa_channel::submit(u32 requests, bool more)
 {
-	return load_device(&page_->batch[batch_ % shared_page::batches].status);
-}
+	const work &first = slot(sent_ + 1);
+	const bool single = requests == 1;
 
-/* With batch_lock_ held. The newest batch, of this status, has neither stored its last number nor ended. */
-bool dsa_channel::in_flight(u8 status) const
-{
-	return !status && s64(dma::completed(this) - batch_seq_) < 0;
-}
-
-static bool is_failure(u8 s)
-{
-	return s && s != u8(status::success) && s != free_record;
-}
-
-/* Slots from sent_ on. */
-void dsa_channel::submit_batch(u32 requests, bool more)
-{
-	completion &own = page_->batch[++batch_ % shared_page::batches];
-
-	store_relaxed(&own.status, u8(0));
 	raises_ = more || wanted_;
 	wanted_ = false;
-	batch_seq_ = numbers_[(sent_ + requests) & (ring_size - 1)];
-	owner_.submit(index, {0,
-			      op_and_flags(operation::batch,
-					   flag_record | flag_record_always | (raises_ ? u32(flag_interrupt) : 0)),
-			      iova_of(&own),
-			      iova_of(&slot(sent_ + 1)),
-			      0,
-			      2 * requests,
-			      raises_ ? owner_.handle(index) : u16(0),
-			      0,
-			      {}});
+	const u32 interrupt = raises_ ? u32(flag_interrupt) : 0;
+	const u16 handle = raises_ ? owner_.handle(index) : u16(0);
+	work w = single ? first : work{0,
+				       op_and_flags(operation::batch, flag_record),
+				       iova_of(&page_->batch),
+				       iova_of(&first),
+				       0,
+				       requests,
+				       0,
+				       0,
+				       {}};
+	w.flags_operation = (w.flags_operation & ~u32(flag_fence)) | interrupt;
+	w.handle = handle;
 	sent_ += requests;
+	newest_ = sent_;
+	owner_.submit(index, w);
 }
 
-/*
- * The next batch, if there are requests and the one before is done. Its record may be written later than its numbers:
- * so each has its own, which is used again when it has been written.
- */
+/* The next batch, if there are requests and the one before is done. */
 void dsa_channel::proceed()
 {
 	std::lock_guard g(batch_lock_);
-	/* Read once: a batch that fails now must not count as done. */
-	const u8 newest = batch_status();
-	const u8 next = load_device(&page_->batch[(batch_ + 1) % shared_page::batches].status);
 	const u64 to_end = ring_size - ((sent_ + 1) & (ring_size - 1));
 
-	if (sent_ == last_ || is_failure(newest))
+	if (sent_ == last_)
 		return;
-	if (in_flight(newest) || !next) {
+	if (!is_done()) {
 		if (!raises_)
 			submit_drain();
 		return;
 	}
+	/* Read after that: a batch that fails now must not count as done. */
+	if (failure())
+		return;
 	const u32 n = u32(std::min({last_ - sent_, to_end, u64(batch_requests)}));
-	submit_batch(n, sent_ + n != last_);
+	submit(n, sent_ + n != last_);
 }
 
 /* ---- interrupts ---------------------------------------------------------------------------------------- */
@@ -181,7 +179,7 @@ void dsa_channel::rearm(bool)
 {
 	std::lock_guard g(batch_lock_);
 
-	if (!in_flight(batch_status()))
+	if (is_done())
 		wanted_ = true;
 	else if (!raises_)
 		submit_drain();
@@ -191,7 +189,13 @@ void dsa_channel::rearm(bool)
 
 int dsa_channel::reset()
 {
-	const int err = owner_.reset_queue(index, !unsure_ && is_done());
+	bool idle;
+	{
+		std::lock_guard g(batch_lock_);
+
+		idle = !unsure_ && is_done() && !failure();
+	}
+	const int err = owner_.reset_queue(index, idle);
 
 	unsure_ = err < 0;
 	if (!err)
@@ -199,41 +203,45 @@ int dsa_channel::reset()
 	return err;
 }
 
-/* Nothing is written any more, nor are the records of what was dropped. */
+/* A queue whose batches have completed stays enabled. */
+int dsa_channel::settle()
+{
+	bool idle;
+	{
+		std::lock_guard g(batch_lock_);
+
+		idle = !unsure_ && (!enabled_ || (is_done() && !failure()));
+	}
+	return idle ? 0 : reset();
+}
+
 void dsa_channel::was_reset()
 {
 	std::lock_guard g(batch_lock_);
 
 	enabled_ = unsure_ = false;
-	batch_seq_ = dma::completed(this);
-	for (completion &c : page_->batch)
-		store_relaxed(&c.status, free_record);
-}
-
-bool dsa_channel::is_done()
-{
-	std::lock_guard g(batch_lock_);
-
-	return !in_flight(batch_status());
+	completed(this);
+	newest_ = collected();
 }
 
 int dsa_channel::start(u64 first)
 {
-	int err = unsure_ || (enabled_ && !is_done()) ? reset() : 0;
+	int err = 0;
 
 	/* An error of what was dropped is not one of what follows. */
 	owner_.clear_error(index);
-	if (!err && !enabled_)
+	if (!enabled_)
 		err = owner_.enable_queue(index);
 	unsure_ = err < 0;
 	if (err)
 		return err;
 	std::lock_guard g(batch_lock_);
+	std::lock_guard holding(collect_lock_);
 	enabled_ = true;
-	sent_ = last_ = first - 1;
-	batch_seq_ = dma::completed(this);
-	store_relaxed(&page_->fault.status, u8(0));
-	store_relaxed(&page_->batch[batch_ % shared_page::batches].status, free_record);
+	sent_ = last_ = newest_ = first - 1;
+	store_relaxed(&page_->batch.status, u8(0));
+	for (u64 i = first; s64(handed() - i) >= 0; i++)
+		store_relaxed(&done(i).status, u8(0));
 	raises_ = false;
 	wanted_ = true;
 	return 0;
@@ -245,23 +253,30 @@ int dsa_channel::suspend()
 	const deadline until = deadline::in_ms(batch_ms);
 	const timespec t = {0, 20 * 1000};
 
-	for (; !is_done(); nanosleep(&t, nullptr))
+	for (;; nanosleep(&t, nullptr)) {
+		{
+			std::lock_guard g(batch_lock_);
+
+			if (is_done())
+				return 0;
+		}
 		if (until.passed())
 			return fail(ETIMEDOUT, "the queue's batch is not done after %llu ms",
 				    static_cast<unsigned long long>(batch_ms));
-	return 0;
+	}
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
 bool dsa_channel::has_halted()
 {
-	return is_failure(batch_status());
+	completed(this);
+	return failure();
 }
 
 /*
- * Only its record shows that a batch has failed; an error without one is in SWERROR, as is one of a descriptor that was
- * no request's: it counts only while a batch is in flight.
+ * An error without a record is in SWERROR, as is one of a descriptor that was no request's: it counts only while a
+ * batch is in flight.
  */
 int dsa_channel::read_halted(bool *out)
 {
@@ -271,8 +286,19 @@ int dsa_channel::read_halted(bool *out)
 
 	if (!err)
 		err = owner_.read(off_swerror, &error);
+	std::lock_guard g(batch_lock_);
 	*out = has_halted() || device_state(general & 3) == device_state::halt ||
 	       (is_error_of(index, error) && !is_done());
+	return err;
+}
+
+/* What is in SWERROR may be of something else. */
+int dsa_channel::look(bool *halted)
+{
+	u32 general = 0;
+	const int err = owner_.read(off_gensts, &general);
+
+	*halted = !err && device_state(general & 3) == device_state::halt;
 	return err;
 }
 
@@ -296,15 +322,17 @@ static fault_reason reason_of(u8 code)
 /* The list of areas has the exact address, and whether a right was missing; the device may report the page alone. */
 void dsa_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 {
-	const u8 code = load_device(&page_->fault.status);
+	const u64 next = collected() + 1;
+	const u8 code = failure();
+	const u64 address = status_of(next) ? done(next).address : page_->batch.address;
 
 	owner_.clear_error(index);
-	log_debug("%s: channel %u: batch 0x%x, descriptor 0x%x", owner_.transport().name(), index, batch_status(),
-		  code);
+	log_debug("%s: channel %u: status 0x%x at 0x%llx", owner_.transport().name(), index, code,
+		  static_cast<unsigned long long>(address));
 	if (find_fault(r, why, at))
 		return;
 	*why = reason_of(code);
-	*at = *why == fault_reason::src_unmapped || *why == fault_reason::dst_unmapped ? page_->fault.address : r.dst;
+	*at = *why == fault_reason::src_unmapped || *why == fault_reason::dst_unmapped ? address : r.dst;
 }
 
 void dsa_channel::describe_hardware(char *buf, size_t size)
@@ -314,7 +342,7 @@ void dsa_channel::describe_hardware(char *buf, size_t size)
 
 	owner_.read(owner_.queue_reg(index, wq_word_state), &state);
 	owner_.read(off_swerror, &error);
-	snprintf(buf, size, "queue state 0x%x, batch status 0x%x, software error 0x%llx", state, batch_status(),
+	snprintf(buf, size, "queue state 0x%x, failure 0x%x, software error 0x%llx", state, failure(),
 		 static_cast<unsigned long long>(error));
 }
 

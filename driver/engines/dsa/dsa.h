@@ -3,17 +3,18 @@
  * The driver of Intel DSA. driver/hw/dsa_regs.h has the device and its rules; driver/dma/ring_channel.h the path of a
  * request, interrupts and recovery.
  *
- * A channel is a dedicated work queue. A request is a pair of descriptors in memory: the copy or fill, and a copy of 8
- * bytes that stores the request's sequence number into the completion record. All have the Fence flag, and are
- * submitted as batches: so they run in order, the number follows the data, and a failure stops all that follow. Order
- * exists within a batch only, so the next one is submitted when all numbers of the one before are there: by the
- * doorbell, or else by the channel's thread, for which the batch, or a drain behind it, raises an interrupt.
+ * A channel is a dedicated work queue. A request is a descriptor in memory, whose completion record has its status and
+ * the address of a fault. Several are submitted as a batch, in which the Fence flag lets each begin when those before
+ * it have ended, and stops it at the first failure; one alone is submitted by itself. Order exists within a batch only,
+ * so the next one is submitted when all requests of the one before have completed: by the doorbell, or else by the
+ * channel's thread, for which the batch, or a drain behind it, raises an interrupt.
  *
  *   engine.cpp   probe, commands, interrupts, memory, reset
  *   channel.cpp  a channel: its memory, descriptors, batches
  */
 #pragma once
 
+#include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/dma/ring_engine.h"
 #include "driver/hw/dsa_regs.h"
@@ -22,17 +23,10 @@ namespace usdma::dsa {
 
 inline constexpr u32 max_channels = 16;
 
-/* The first page of a channel's memory; its ring and the requests' numbers follow. */
+/* The first page of a channel's memory; its ring and the requests' records follow. */
 struct shared_page {
-	static constexpr u32 batches = 64;
-
 	dma::completion_record record;
-	completion fault; /* of the one descriptor that may fail */
-	completion batch[batches];
-};
-
-struct pair {
-	work data, number;
+	completion batch; /* of a batch that cannot be read */
 };
 
 /* SWERROR has an error of this queue. */
@@ -51,7 +45,7 @@ public:
 
 private:
 	bool in_hardware(const dma::request &r) const override;
-	void build(u64 i, u64 seq, const dma::request &r) override;
+	void build(u64 i, const dma::request &r) override;
 	void ring(u64 last) override
 	{
 		last_ = last;
@@ -61,32 +55,38 @@ private:
 	int start(u64 first) override;
 	int suspend() override;
 	int reset() override;
+	int settle() override;
 	void was_reset() override;
 	bool has_halted() override;
 	int read_halted(bool *out) override;
+	int look(bool *halted) override;
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override;
 	void describe_hardware(char *buf, size_t size) override;
 	void close() override;
 
-	pair &slot(u64 i) { return ring_[i & (ring_size - 1)]; }
-	u8 batch_status() const;
-	bool in_flight(u8 status) const;
+	bool has_news(u64 next) const override { return status_of(next); }
+	u64 read_news(u64 next) override;
+
+	work &slot(u64 i) const { return ring_[i & (ring_size - 1)]; }
+	completion &done(u64 i) const { return done_[i & (ring_size - 1)]; }
+	/* What it wrote before is visible. */
+	u8 status_of(u64 i) const { return load_device(&done(i).status); }
+	u8 failure() const;
 	bool is_done();
-	void submit_batch(u32 requests, bool more);
+	void submit(u32 requests, bool more);
 	void submit_drain();
 
 	dsa_engine &owner_;
 	shared_page *page_ = nullptr;
-	pair *ring_ = nullptr;
-	u64 *numbers_ = nullptr;
+	work *ring_ = nullptr;
+	completion *done_ = nullptr;
 	bool enabled_ = false;
 	bool unsure_ = true;      /* whether it is: it was another channel's, or a command has failed */
 	u64 sent_ = 0, last_ = 0; /* slots that were submitted, and that are to be */
 
-	std::mutex batch_lock_; /* protects what follows, and orders batches and drains */
-	u64 batch_ = 0;         /* batches submitted */
-	u64 batch_seq_ = 0;     /* last request of the newest */
+	std::mutex batch_lock_; /* orders batches and drains, and protects what follows */
+	u64 newest_ = 0;        /* last slot of the newest batch */
 	bool raises_ = false;   /* it will raise an interrupt, or a drain behind it */
 	bool wanted_ = false;   /* the next one shall */
 };

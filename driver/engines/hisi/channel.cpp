@@ -2,13 +2,13 @@
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/mmio.h"
 #include "driver/engines/hisi/hisi.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
 namespace usdma::hisi {
 
@@ -147,7 +147,8 @@ int queue_regs::start(u64 sq, u64 cq, u32 depth, bool has_vector)
 		err = write(hip09_err_msk, has_vector ? 0 : layout_.err_bits);
 	if (!err && layout_.err_bits)
 		err = change(q_ctrl1, 0, ctrl1_va);
-	return err ? err : change(q_ctrl0, layout_.ctrl0_remote, layout_.ctrl0_abort | ctrl0_enable);
+	/* It goes on after an error, as in [L] and [D]. */
+	return err ? err : change(q_ctrl0, layout_.ctrl0_remote | layout_.ctrl0_abort, ctrl0_enable);
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
@@ -162,17 +163,17 @@ hisi_channel::hisi_channel(hisi_engine &e, u32 index_)
 int hisi_channel::open(const dma::channel_config &cfg, u32 size)
 {
 	static_assert(sizeof(shared_page) <= page);
-	pairs_ = std::max(u64(size) * 2, u64(least_depth) / 2);
-	const u64 sq_bytes = align_up(pairs_ * sizeof(pair), page);
-	const u64 cq_bytes = align_up(2 * pairs_ * sizeof(completion), page);
+	entries_ = std::max(u64(size) * 2, u64(least_depth));
+	const u64 sq_bytes = align_up(entries_ * sizeof(submission), page);
 
-	if (int err = make_memory("usdma-hisi", page + sq_bytes + cq_bytes + pairs_ * sizeof(u64)); err < 0)
+	if (!try_resize(statuses_, entries_))
+		return no_memory("a channel's ring");
+	if (int err = make_memory("usdma-hisi", page + sq_bytes + entries_ * sizeof(completion)); err < 0)
 		return err;
 	ring_size = size;
 	page_ = reinterpret_cast<shared_page *>(memory());
-	ring_ = reinterpret_cast<pair *>(memory() + page);
+	ring_ = reinterpret_cast<submission *>(memory() + page);
 	done_ = reinterpret_cast<completion *>(memory() + page + sq_bytes);
-	numbers_ = reinterpret_cast<u64 *>(memory() + page + sq_bytes + cq_bytes);
 	return begin(cfg, owner_.vector(index));
 }
 
@@ -190,116 +191,134 @@ bool hisi_channel::in_hardware(const dma::request &r) const
 	return r.op == opcode::nop || (r.op == opcode::copy && r.len - 1 < owner_.limits().max_len);
 }
 
-/* The device has no operation without an effect: a nop copies to an unused word. */
-void hisi_channel::build(u64 i, u64 seq, const dma::request &r)
+/* The device has no operation without an effect: a nop copies an unused word. */
+void hisi_channel::build(u64 i, const dma::request &r)
 {
-	static constexpr u32 control = sqe_copy | sqe_fence;
-	u64 *const number = number_at(i);
-	pair &p = ring_[pair_of(i)];
+	static constexpr u32 control = sqe_copy | sqe_fence | sqe_interrupt;
+	submission &s = ring_[entry_of(i)];
 
-	*number = seq;
 	if (r.op == opcode::nop)
-		p.data = {control, {}, sizeof(seq), iova_of(number), iova_of(&page_->unused)};
+		s = {control, {}, sizeof(u64), iova_of(&page_->unused[0]), iova_of(&page_->unused[1])};
 	else
-		p.data = {control, {}, u32(r.len), r.src, r.dst};
-	p.number = {control | sqe_interrupt, {}, sizeof(seq), iova_of(number), iova_of(&page_->record.completed)};
+		s = {control, {}, u32(r.len), r.src, r.dst};
 }
 
+/*
+ * The completion ring never fills: it has twice the entries of the requests in flight, and when there can be more of
+ * these, less than a quarter of it was read without a report to the device.
+ */
 void hisi_channel::ring(u64 last)
 {
-	if (last - read_at_ >= ring_size / 4) {
-		read_at_ = last;
-		read_completions();
+	const u64 read = load_relaxed(&read_);
+
+	if (read - given_ >= entries_ / 4) {
+		given_ = read;
+		regs_.put(q_cq_head, u32(read & (entries_ - 1)));
 	}
-	regs_.put(q_sq_tail, u32(2 * pair_of(last + 1)));
+	regs_.put(q_sq_tail, u32(entry_of(last + 1)));
 }
 
 /* ---- completions ------------------------------------------------------------------------------------- */
 
-/*
- * The ring has four entries for each request that the ring of requests takes, and a request needs at most two. In use
- * are half of them for requests in the ring, an eighth for those that ended since the last reading, and less than a
- * quarter that was read without a report to the device, which so never waits for space.
- */
-void hisi_channel::read_completions()
+/* The valid bit is 1 in the first round of the ring, 0 in the second, and so on. */
+bool hisi_channel::is_valid(u64 read, u64 *word) const
 {
-	for (u64 n = 0; n < 2 * pairs_; n++) {
-		/* What completed before is visible. */
-		const u64 word = load_device(&done_[head_].word);
-
-		if ((word & cqe_valid) != valid_)
-			break;
-		ended_ = u32(word & cqe_index_mask);
-		has_ended_ = true;
-		if (!status_) {
-			status_ = u32(word >> cqe_status_shift);
-			failed_ = ended_;
-		}
-		unread_++;
-		if (++head_ == 2 * pairs_) {
-			head_ = 0;
-			valid_ ^= cqe_valid;
-		}
-	}
-	if (unread_ >= pairs_ / 2) {
-		unread_ = 0;
-		regs_.put(q_cq_head, head_);
-	}
+	/* What completed before is visible. */
+	*word = load_device(&done_[read & (entries_ - 1)].word);
+	return (*word & cqe_valid) == (read & entries_ ? 0 : cqe_valid);
 }
+
+/*
+ * With collect_lock_ held. A completion is that of all submissions up to its own ([D]), and has the status of its own.
+ * One that names a submission again, or one that was not handed over, says nothing.
+ */
+void hisi_channel::read_ring()
+{
+	u64 run = run_, word;
+
+	for (u64 n = 0; n < entries_ && is_valid(reading_, &word); n++, reading_++) {
+		const u64 ended = run + ((word - entry_of(run)) & (entries_ - 1));
+
+		if (s64(handed() - ended) < 0)
+			continue;
+		for (; run != ended; forgive(++run))
+			;
+		if (word >> cqe_status_shift)
+			store_relaxed(&statuses_[run & (entries_ - 1)], u16(word >> cqe_status_shift));
+	}
+	store_release(&run_, run);
+}
+
+bool hisi_channel::has_news(u64 next) const
+{
+	u64 word;
+
+	return is_valid(load_acquire(&read_), &word) || (s64(load_acquire(&run_) - next) >= 0 && !status_of(next));
+}
+
+u64 hisi_channel::read_news(u64 next)
+{
+	read_ring();
+	while (s64(run_ - next) >= 0 && !status_of(next))
+		next++;
+	return next - 1;
+}
+
+void hisi_channel::took_news()
+{
+	store_release(&read_, reading_);
+}
+
+u64 hisi_channel::last_run(u64 done)
+{
+	const u64 run = load_acquire(&run_);
+
+	return s64(run - done) > 0 ? run : done;
+}
+
+/* Status of the first slot that has not completed, if it has run; 0: none has failed. */
+u32 hisi_channel::failure() const
+{
+	const u64 next = collected() + 1;
+
+	return s64(load_acquire(&run_) - next) >= 0 ? status_of(next) : 0;
+}
+
+/* ---- start and stop ---------------------------------------------------------------------------------- */
 
 /* After a reset the device starts at the first entry of the ring: the pending requests are moved there. */
 int hisi_channel::start(u64 first)
 {
-	if (int err = regs_.reset(); err < 0)
-		return err;
-	std::rotate(ring_, ring_ + pair_of(first), ring_ + pairs_);
-	base_ = first;
-	read_at_ = first - 1;
-	memset(static_cast<void *>(done_), 0, 2 * pairs_ * sizeof(*done_));
-	head_ = unread_ = status_ = 0;
-	has_ended_ = paused_ = false;
-	valid_ = cqe_valid;
-	return regs_.start(iova_of(ring_), iova_of(done_), u32(2 * pairs_), owner_.vector(index) >= 0);
+	{
+		std::lock_guard holding(collect_lock_);
+
+		std::rotate(ring_, ring_ + entry_of(first), ring_ + entries_);
+		base_ = first;
+		for (u64 n = 0; n < entries_; n++)
+			store_relaxed(&done_[n].word, u64(0));
+		store_release(&run_, first - 1);
+		reading_ = given_ = 0;
+		store_release(&read_, u64(0));
+	}
+	return regs_.start(iova_of(ring_), iova_of(done_), u32(entries_), owner_.vector(index) >= 0);
 }
 
-/* Between the submissions of a pair the request has run: its number is stored here, as it must not run again. */
 int hisi_channel::suspend()
 {
-	if (int err = regs_.pause(); err < 0) {
-		/* What was posted runs on, as the stop has failed. */
-		if (err == -ETIMEDOUT)
-			regs_.unpause();
-		return err;
-	}
-	read_completions();
-	if (status_ || !has_ended_ || ended_ % 2)
-		return 0;
-	const u64 seq = *number_at(base_ + ended_ / 2);
-	if (seq == completed(this) + 1)
-		store_release(&page_->record.completed, seq);
-	return 0;
+	const int err = regs_.pause();
+
+	/* What was posted runs on, as the stop has failed. */
+	if (err == -ETIMEDOUT)
+		regs_.unpause();
+	return err;
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
-/* A device that goes on after an error, whatever ctrl0_abort says, runs nothing behind the report of it. */
-void hisi_channel::pause_after_error()
-{
-	paused_ = true;
-	if (regs_.pause() < 0)
-		log_warn("%s: channel %u: %s", owner_.transport().name(), index, error_text());
-	const u64 seq = *number_at(base_ + failed_ / 2);
-	if (s64(completed(this) - seq) >= 0)
-		log_error("%s: channel %u: request %llu failed, and the device went on: status 0x%x",
-			  owner_.transport().name(), index, static_cast<unsigned long long>(seq), status_);
-}
-
 bool hisi_channel::has_halted()
 {
-	read_completions();
-	if (status_ && !paused_)
-		pause_after_error();
-	return status_;
+	completed(this);
+	return failure();
 }
 
 int hisi_channel::read_halted(bool *out)
@@ -318,14 +337,21 @@ static fault_reason reason_of(u32 status)
 				    fault_reason::transfer;
 }
 
-/* The device reports neither the address nor whether it was the mapping: both follow from the list of areas. */
+/*
+ * Requests behind it may run until the queue is paused. The device reports neither the address nor whether it was the
+ * mapping: both follow from the list of areas.
+ */
 void hisi_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 {
-	log_debug("%s: channel %u: status 0x%x", owner_.transport().name(), index, status_);
+	const u32 status = failure();
+
+	if (regs_.pause() < 0)
+		log_warn("%s: channel %u: %s", owner_.transport().name(), index, error_text());
+	log_debug("%s: channel %u: status 0x%x", owner_.transport().name(), index, status);
 	if (find_fault(r, why, at))
 		return;
-	*why = reason_of(status_);
-	*at = status_ & (st_read | st_remote_read) ? r.src : r.dst;
+	*why = reason_of(status);
+	*at = status & (st_read | st_remote_read) ? r.src : r.dst;
 }
 
 void hisi_channel::describe_hardware(char *buf, size_t size)
@@ -333,7 +359,7 @@ void hisi_channel::describe_hardware(char *buf, size_t size)
 	u32 state = 0;
 
 	regs_.state(&state);
-	snprintf(buf, size, "state %u, status 0x%x", state, status_);
+	snprintf(buf, size, "state %u, status 0x%x", state, failure());
 }
 
 } // namespace usdma::hisi

@@ -46,8 +46,8 @@ int hisi_engine::check_identity()
 	limits_.ring_size = default_ring;
 	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy);
 	limits_.numa_node = dev_->numa_node();
-	/* Twice the submissions of as many requests. */
-	most_ring_ = most_depth / 4;
+	/* A ring has twice the submissions of its requests. */
+	most_ring_ = most_depth / 2;
 	return 0;
 }
 

@@ -3,10 +3,9 @@
  * The driver of HiSilicon's DMA engine. driver/hw/hisi_regs.h has the device and its quirks; driver/dma/ring_channel.h
  * the path of a request, interrupts and recovery.
  *
- * A channel is a queue. A request is a pair of submissions: the copy, and a copy of 8 bytes that stores the request's
- * sequence number into the completion record. Both are fenced, so the number follows the data, and the queue stops at
- * an error, so a failure is that of the first request that is not completed; a queue that goes on in spite of an error
- * is paused. The device's own completions report failures only; they are read so that it has space for more.
+ * A channel is a queue, a request a submission. All are fenced, so they end in order. The device reports the end of
+ * each in the completion ring with a status, and goes on after one that failed, as in both public drivers: so requests
+ * behind a failed one may have run. These are not run again; what fails among them is reported as if it had come alone.
  *
  *   engine.cpp   probe, interrupts, memory, reset
  *   channel.cpp  a channel: its memory, registers, submissions and completions
@@ -56,14 +55,10 @@ private:
 	u32 base_;
 };
 
-/* The first page of a channel's memory; the rings and the requests' numbers follow. */
+/* The first page of a channel's memory; the rings follow. */
 struct shared_page {
 	dma::completion_record record;
-	u64 unused; /* where a request without an operation copies to */
-};
-
-struct pair {
-	submission data, number;
+	u64 unused[2]; /* a request without an operation copies from one to the other */
 };
 
 class hisi_engine;
@@ -76,7 +71,7 @@ public:
 
 private:
 	bool in_hardware(const dma::request &r) const override;
-	void build(u64 i, u64 seq, const dma::request &r) override;
+	void build(u64 i, const dma::request &r) override;
 	void ring(u64 last) override;
 	int start(u64 first) override;
 	int suspend() override;
@@ -89,30 +84,31 @@ private:
 	void describe_hardware(char *buf, size_t size) override;
 	void close() override;
 
-	u64 pair_of(u64 i) const { return (i - base_) & (pairs_ - 1); }
-	/* Of twice as many slots as are in use: that of a failed one is still there when its completion is read. */
-	u64 *number_at(u64 i) const { return &numbers_[i & (pairs_ - 1)]; }
-	void read_completions();
-	void pause_after_error();
+	bool has_news(u64 next) const override;
+	u64 read_news(u64 next) override;
+	void took_news() override;
+	u64 last_run(u64 done) override;
+	void forgive(u64 i) override { store_relaxed(&statuses_[i & (entries_ - 1)], u16(0)); }
+
+	u64 entry_of(u64 i) const { return (i - base_) & (entries_ - 1); }
+	u32 status_of(u64 i) const { return load_relaxed(&statuses_[i & (entries_ - 1)]); }
+	u32 failure() const;
+	bool is_valid(u64 read, u64 *word) const;
+	void read_ring();
 
 	hisi_engine &owner_;
 	queue_regs regs_;
-	u64 pairs_ = 0; /* in the ring of submissions; more than ring_size, as head and tail of a full ring are equal */
+	u64 entries_ = 0; /* of both rings; more than ring_size, as head and tail of a full ring are equal */
 	shared_page *page_ = nullptr;
-	pair *ring_ = nullptr;
-	completion *done_ = nullptr; /* one for each submission */
-	u64 *numbers_ = nullptr;
-	u64 base_ = 0;    /* number of the slot at the beginning of the ring */
-	u64 read_at_ = 0; /* number of the last slot when completions were read for space */
+	submission *ring_ = nullptr;
+	completion *done_ = nullptr;
+	u64 base_ = 0;  /* number of the slot at the beginning of the ring */
+	u64 given_ = 0; /* completions of which the device knows that they were read */
 
-	u32 head_ = 0,
-	    unread_ = 0;         /* the next completion; those of which the device does not know that they were read */
-	u32 ended_ = 0;          /* the last submission that has a completion … */
-	bool has_ended_ = false; /* … if one has */
-	u64 valid_ = 0;          /* the bit of the next completion */
-	u32 status_ = 0;         /* of the failure; 0: none */
-	u32 failed_ = 0;         /* the submission that it is of */
-	bool paused_ = false;    /* because of it */
+	/* Changed with collect_lock_ held; read by any thread. */
+	std::vector<u16> statuses_;  /* of slots up to run_ */
+	u64 run_ = 0;                /* number of the last slot that has a completion */
+	u64 read_ = 0, reading_ = 0; /* completions that were read since the start; the first does not run ahead */
 };
 
 class hisi_engine final : public dma::ring_engine {

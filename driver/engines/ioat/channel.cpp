@@ -151,11 +151,12 @@ ioat_channel::ioat_channel(ioat_engine &e, u32 index_)
 
 int ioat_channel::open(const dma::channel_config &cfg, u32 size)
 {
-	if (int err = make_memory("usdma-ioat", page + size * sizeof(pair)); err < 0)
+	slots_ = 2 * u64(size);
+	if (int err = make_memory("usdma-ioat", page + slots_ * sizeof(descriptor)); err < 0)
 		return err;
 	ring_size = size;
 	page_ = reinterpret_cast<shared_page *>(memory());
-	ring_ = reinterpret_cast<pair *>(memory() + page);
+	ring_ = reinterpret_cast<descriptor *>(memory() + page);
 	ring_iova_ = iova() + page;
 	return begin(cfg, owner_.vector(index));
 }
@@ -187,48 +188,58 @@ static u32 control_of(opcode op)
 	return op == opcode::fill ? u32(op_fill) << desc_op_shift : op == opcode::nop ? u32(desc_null) : 0;
 }
 
-/* A null descriptor of size 0 is an error. */
-void ioat_channel::build(u64 i, u64 seq, const dma::request &r)
+/* A null descriptor of size 0 is an error. The fence: the next one may read what this one writes. */
+void ioat_channel::build(u64 i, const dma::request &r)
 {
-	static constexpr u64 number_at = offsetof(pair, done) + offsetof(descriptor, more[2]);
-	const u64 at = address_of(i), byte = (r.a & 0xff) * 0x0101010101010101;
-	pair &p = ring_[i & (ring_size - 1)];
+	static constexpr u32 usual = desc_interrupt | desc_completion | desc_fence;
+	const u64 byte = (r.a & 0xff) * 0x0101010101010101;
 
-	p.data = {r.op == opcode::nop ? 1 : u32(r.len),
-		  desc_fence | control_of(r.op),
-		  r.op != opcode::fill ? r.src :
-		  r.arg == 1           ? byte :
-					 r.a,
-		  r.dst,
-		  at + sizeof(descriptor),
-		  {}};
-	p.done = {sizeof(u64), desc_interrupt | desc_fence, at + number_at, iova(), address_of(i + 1), {0, 0, seq, 0}};
+	ring_[i & (slots_ - 1)] = {r.op == opcode::nop ? 1 : u32(r.len),
+				   usual | control_of(r.op),
+				   r.op != opcode::fill ? r.src :
+				   r.arg == 1           ? byte :
+							  r.a,
+				   r.dst,
+				   address_of(i + 1),
+				   {}};
 }
 
+/* ---- completions ------------------------------------------------------------------------------------- */
+
+/* How many slots from next on have completed. After a reset the address is 0, which is none's ([L] __cleanup). */
+u64 ioat_channel::news(u64 next) const
+{
+	/* What completed before is visible. */
+	const u64 at = (load_device(&page_->status) & sts_address) - ring_iova_;
+
+	return at < slots_ * sizeof(descriptor) ? (at / sizeof(descriptor) - (next - 1)) & (slots_ - 1) : 0;
+}
+
+/* Of a stopped channel: the register is right if the write of it was lost. */
+void ioat_channel::believe(u64 status)
+{
+	if (status & sts_address)
+		store_release(&page_->status, status);
+}
+
+/* After a reset. */
 int ioat_channel::start(u64 first)
 {
-	if (int err = regs_.reset(); err < 0)
-		return err;
 	owner_.restore_vector(index);
 	base_ = first - 1;
-	/* The reset has ended the writes of earlier halts. */
-	store_relaxed(&page_->halt, u64(0));
-	return regs_.arm(address_of(first), iova() + offsetof(shared_page, halt));
+	/* The reset has ended the writes of earlier completions. */
+	store_release(&page_->status, u64(0));
+	return regs_.arm(address_of(first), iova() + offsetof(shared_page, status));
 }
 
-/* Between the descriptors of a pair the request has run: its number is stored here, as it must not run again. */
 int ioat_channel::suspend()
 {
 	u64 status = 0;
 	const int err = regs_.suspend(&status);
-	const u64 at = (status & sts_address) - ring_iova_;
 
-	if (err || (status & sts_mask) != sts_suspended || at >= ring_size * sizeof(pair) || at % sizeof(pair))
-		return err;
-	const u64 seq = ring_[at / sizeof(pair)].done.more[2];
-	if (seq == completed(this) + 1)
-		store_release(&page_->record.completed, seq);
-	return 0;
+	if (!err)
+		believe(status);
+	return err;
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
@@ -236,7 +247,7 @@ int ioat_channel::suspend()
 bool ioat_channel::has_halted()
 {
 	/* What completed before is visible. */
-	return (load_device(&page_->halt) & sts_mask) == sts_halted;
+	return (load_device(&page_->status) & sts_mask) == sts_halted;
 }
 
 int ioat_channel::read_halted(bool *out)
@@ -244,7 +255,9 @@ int ioat_channel::read_halted(bool *out)
 	u64 status = 0;
 	const int err = regs_.status(&status);
 
-	*out = (status & sts_mask) == sts_halted;
+	*out = !err && (status & sts_mask) == sts_halted;
+	if (*out)
+		believe(status);
 	return err;
 }
 

@@ -10,7 +10,7 @@
 
 namespace usdma::ioat {
 
-/* DMACOUNT has 16 bits, and a request is two descriptors: ring_engine allows up to 16384. */
+/* DMACOUNT has 16 bits, and the ring twice the descriptors of its requests: ring_engine allows up to 16384. */
 static constexpr u32 default_ring = 256;
 static constexpr u64 bar_page = 4096;
 /* A chip whose XFERCAP says 4 GiB, which does not fit the field. */

@@ -3,10 +3,9 @@
  * The driver of Intel I/OAT. driver/hw/ioat_regs.h has the device and its quirks; driver/dma/ring_channel.h the path of
  * a request, interrupts and recovery.
  *
- * A request is a pair of descriptors: the copy or fill, and a copy of 8 bytes that stores the request's sequence
- * number, stored in a word of that very descriptor which the device does not use, into the completion record. Both have
- * the fence bit, so the number follows the data, and a fault is that of the first request that is not completed. The
- * device's own completion write (CHANCMP) reports halts only.
+ * A request is a descriptor. The device writes its status, with the address of the last completed descriptor, behind
+ * each (CHANCMP): the driver derives the number of the last completed request from it. The channel halts at a failure,
+ * which is that of the first request that is not completed.
  *
  *   engine.cpp   probe, interrupts, memory, reset
  *   channel.cpp  a channel: its memory, registers and descriptors
@@ -62,11 +61,7 @@ private:
 /* The first page of a channel's memory; its ring follows. */
 struct shared_page {
 	dma::completion_record record;
-	alignas(64) u64 halt; /* CHANCMP: CHANSTS when the channel halts */
-};
-
-struct pair {
-	descriptor data, done;
+	alignas(64) u64 status; /* CHANCMP: CHANSTS of the last completion, or of a halt */
 };
 
 class ioat_engine;
@@ -79,8 +74,8 @@ public:
 
 private:
 	bool in_hardware(const dma::request &r) const override;
-	void build(u64 i, u64 seq, const dma::request &r) override;
-	void ring(u64 last) override { regs_.count(u16(2 * (last - base_))); }
+	void build(u64 i, const dma::request &r) override;
+	void ring(u64 last) override { regs_.count(u16(last - base_)); }
 	int start(u64 first) override;
 	int suspend() override;
 	int reset() override { return regs_.reset(); }
@@ -90,15 +85,20 @@ private:
 	void rearm(bool flush) override { regs_.rearm(flush); }
 	void describe_hardware(char *buf, size_t size) override;
 	void close() override;
+	bool has_news(u64 next) const override { return news(next); }
+	u64 read_news(u64 next) override { return next - 1 + news(next); }
 
-	u64 address_of(u64 i) const { return ring_iova_ + (i & (ring_size - 1)) * sizeof(pair); }
+	u64 address_of(u64 i) const { return ring_iova_ + (i & (slots_ - 1)) * sizeof(descriptor); }
+	u64 news(u64 next) const;
+	void believe(u64 status);
 
 	ioat_engine &owner_;
 	channel_regs regs_;
 	u64 ring_iova_ = 0;
 	shared_page *page_ = nullptr;
-	pair *ring_ = nullptr;
-	u64 base_ = 0; /* number of the last slot before the chain's first */
+	descriptor *ring_ = nullptr;
+	u64 slots_ = 0; /* more than ring_size: when all are completed the last address is not that of before */
+	u64 base_ = 0;  /* number of the last slot before the chain's first */
 };
 
 class ioat_engine final : public dma::ring_engine {

@@ -9,8 +9,8 @@ using namespace usdma;
 using namespace usdma::dma;
 using namespace usdma::test;
 
-/* DMACOUNT has 16 bits, two for each request: forty times 1024 pass it. */
-const ring_kind test::kind = {"sim:model=ioat:channels=4", "sim:model=ioat:channels=4:faults=", "ioat", 4, 50000, 40};
+/* DMACOUNT has 16 bits: seventy times 1024 pass it. */
+const ring_kind test::kind = {"sim:model=ioat:channels=4", "sim:model=ioat:channels=4:faults=", "ioat", 4, 50000, 70};
 
 static void test_limits(void **)
 {
@@ -25,7 +25,6 @@ static void test_errors_of_the_device(void **)
 		{"fail@1/src-unmapped", fault_reason::transfer, host + 4096},
 		{"fail@1/dst-denied", fault_reason::transfer, host},
 		{"fail@1/bad-length", fault_reason::bad_length, host},
-		{"fail@2", fault_reason::transfer, host}, /* the descriptor that stores the number */
 	});
 }
 
@@ -33,6 +32,19 @@ static void test_stops(void **)
 {
 	check_stop_inside_a_request(kind.faulty);
 	check_stop_of_a_halted_channel(kind.faulty);
+}
+
+/* The device does not write of its halt, or raises no interrupt for it: the register is read without being asked. */
+static void test_lost_report_of_a_halt(void **)
+{
+	for (const char *rules : {"drop-record@1+fail@1", "drop-record@1+drop-irq%1+fail@1"}) {
+		ring_bench b(kind.faulty);
+
+		assert_int_equal(b.inject(rules), 0);
+		assert_int_equal(b.run_fault(copy(0, 4096, 64)).reason, fault_reason::transfer);
+		assert_int_equal(b.inject(""), 0);
+		b.run(copy(0, 4096, 64));
+	}
 }
 
 /* The reset of a channel loses its vector, which is set again: interrupts are raised after it. */
@@ -64,8 +76,9 @@ static void test_descriptors_have_fences(void **)
 							&at, sizeof(at)),
 			 0);
 	auto *const d = reinterpret_cast<const ioat::descriptor *>(static_cast<u8 *>(ring.vaddr) + (at - ring.iova));
-	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(d[i].control & ioat::desc_fence, ioat::desc_fence);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(d[i].control & (ioat::desc_fence | ioat::desc_completion),
+				 ioat::desc_fence | ioat::desc_completion);
 }
 
 static void test_stop_that_fails(void **)
@@ -91,6 +104,7 @@ int main()
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_errors_of_the_device),
 		cmocka_unit_test(test_stops),
+		cmocka_unit_test(test_lost_report_of_a_halt),
 		cmocka_unit_test(test_vector_is_lost_by_a_reset),
 		cmocka_unit_test(test_descriptors_have_fences),
 		cmocka_unit_test(test_stop_that_fails),

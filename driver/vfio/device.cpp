@@ -65,7 +65,15 @@ int config_bus_master(device &dev, bool on)
 	if (next == now)
 		return 0;
 	next = htole16(next);
-	return dev.region_write(region_config, pci_command, &next, sizeof(next));
+	err = dev.region_write(region_config, pci_command, &next, sizeof(next));
+	/* The thread that turns it off says so before: this write, with what was read before, may have come after its.
+	 */
+	if (!err && on && dev.is_leaving()) {
+		next = htole16(u16(now & ~pci_command_master));
+		dev.region_write(region_config, pci_command, &next, sizeof(next));
+		return fail(ENODEV, "%s is being taken away", dev.name());
+	}
+	return err;
 }
 
 } // namespace usdma::vfio

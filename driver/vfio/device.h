@@ -143,6 +143,8 @@ public:
 	virtual void set_deadline(u64 ms) { (void)ms; }
 	/* Permanently lost: unplugged, or its server died. Any thread, no system call. */
 	virtual bool lost() const = 0;
+	/* It is being taken away: bus mastering is off, or about to be, for good. Any thread. */
+	virtual bool is_leaving() const { return lost(); }
 	/* Probes the device: 0; -ENODEV: it is lost, and marked so. A bus access: not for the hot path. */
 	virtual int answers() { return config_answers(*this); }
 	/* Becomes readable (and stays) when the device is lost; borrowed; -1: none. */

@@ -43,6 +43,7 @@ public:
 
 	int answers() override;
 	bool lost() const override { return load_acquire(&lost_); }
+	bool is_leaving() const override { return load_seq_cst(&leaving_) || lost(); }
 	int lost_fd() const override { return lost_fd_.get(); }
 	int quiesce() override;
 	const char *name() const override { return name_.c_str(); }
@@ -99,7 +100,7 @@ private:
 	std::mutex area_lock_;                /* protects areas_ */
 	std::set<std::pair<u64, u64>> areas_; /* (iova, size) that this device mapped */
 
-	bool lost_ = false; /* atomic */
+	bool lost_ = false, leaving_ = false; /* atomic */
 	unique_fd lost_fd_, request_fd_, stop_fd_;
 	pthread_t monitor_{};
 	bool monitoring_ = false;

@@ -234,6 +234,8 @@ void *kernel_device::monitor_main(void *arg)
 		;
 	if (p[1].revents || !p[0].revents)
 		return nullptr;
+	/* Before the write: see config_bus_master(). */
+	store_seq_cst(&dev->leaving_, true);
 	/* The device still runs, and its users reclaim its memory once it is marked lost. */
 	dev->bus_master_off();
 	dev->mark_lost("the kernel requests it back (unplug, or unbind)");

@@ -37,7 +37,9 @@ public:
 		return forwarding_device::dma_map(area);
 	}
 	int numa_node() const override { return 0; }
+	bool is_leaving() const override { return leaving; }
 
+	bool leaving = false;
 	size_t most = 1000, granted = 0;
 	u32 blocked = 0, maps = 0; /* atomic */
 };
@@ -120,6 +122,20 @@ static void test_memory_is_at_the_device(void **)
 	assert_int_equal(nodes[0], 1);
 }
 
+/* Another thread has turned bus mastering off for good while this one was about to turn it on. */
+static void test_bus_master_of_a_device_that_leaves(void **)
+{
+	poor_device dev(kind.plain);
+	u16 command = 0xffff;
+
+	assert_int_equal(vfio::config_bus_master(dev, true), 0);
+	assert_int_equal(vfio::config_bus_master(dev, false), 0);
+	dev.leaving = true;
+	assert_int_equal(vfio::config_bus_master(dev, true), -ENODEV);
+	assert_int_equal(vfio::config_read16(dev, 4, &command), 0);
+	assert_int_equal(command & 4, 0);
+}
+
 std::span<const CMUnitTest> transport_cases()
 {
 	static const CMUnitTest tests[] = {
@@ -127,6 +143,7 @@ std::span<const CMUnitTest> transport_cases()
 		cmocka_unit_test(test_fewer_vectors),
 		cmocka_unit_test(test_operations_during_a_map),
 		cmocka_unit_test(test_memory_is_at_the_device),
+		cmocka_unit_test(test_bus_master_of_a_device_that_leaves),
 	};
 
 	return tests;

@@ -167,15 +167,18 @@ enum : u32 { perm_ignore = 1 << 2, perm_pasid = 1 << 3 };
 struct group_config {
 	u64 queues[4];
 	u64 engines;
-	u64 flags; /* read buffers reserved 15:8, allowed 27:20 */
+	u64 flags; /* traffic classes of reads and writes 2:0, 5:3; read buffers reserved 15:8, allowed 27:20 */
 	u64 reserved[2];
 };
 static_assert(sizeof(group_config) == 64);
+/* [L] idxd_setup_groups, for version 2.0 and older: "for best performance on current generation". */
+inline constexpr u64 group_tc_mask = 0x3f, group_tc_usual = 1 | 1 << 3;
 inline constexpr u64 group_use_limit = 1 << 7;
 inline constexpr u32 group_reserved_shift = 8, group_allowed_shift = 20;
 
 /* WQCFG by words of 32 bits; the rest is OPCFG, if WQCAP has it */
 enum : u32 { wq_word_size, wq_word_threshold, wq_word_mode, wq_word_limits, wq_word_state = 6, wq_word_opcfg = 8 };
+inline constexpr u32 wq_opcfg_words = 8;
 enum : u32 {
 	wq_dedicated = 1 << 0,
 	wq_block_on_fault = 1 << 1,

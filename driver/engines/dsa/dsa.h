@@ -129,6 +129,8 @@ private:
 	int map_portals();
 	int setup() override;
 	int setup_groups();
+	int set_class(u32 at);
+	int setup_permissions();
 	dma::ring_channel *make_channel(u32 index) override;
 	int wait_command(u32 *status);
 	int execute(command code, u32 operand, u32 *status);
@@ -140,7 +142,7 @@ private:
 	std::mutex command_lock_;
 	struct {
 		u64 gencap = 0, offsets = 0;
-		u32 groups = 0, queue_slots = 0, queue_bytes = 0, queues_at = 0;
+		u32 version = 0, groups = 0, queue_slots = 0, queue_bytes = 0, queues_at = 0;
 		bool has_handles = false, has_opcfg = false;
 		u16 handles[max_channels] = {};
 	} chip_;

@@ -19,6 +19,7 @@ static constexpr u32 most_xfer_log2 = 24, least_xfer_log2 = 12;
 /* Of a queue: a batch, the one before whose record is not written yet, and drains. */
 static constexpr u32 least_slots = 8, batch_log2 = 6;
 static constexpr u64 command_ms = 2000;
+static constexpr u32 usual_class_up_to = 0x200;
 static constexpr u64 swerr_ack = swerr_valid | swerr_overflow;
 static constexpr u64 needed_ops = u64(1) << u32(operation::noop) | u64(1) << u32(operation::batch) |
 				  u64(1) << u32(operation::drain) | u64(1) << u32(operation::move) |
@@ -214,6 +215,7 @@ int dsa_engine::check_identity()
 		err = check_capabilities(wqcap, grpcap, engcap, opcap);
 	if (err)
 		return err;
+	chip_.version = version;
 	chip_.has_handles = commands >> u32(command::request_handle) & 1;
 	chip_.queues_at = u32(chip_.offsets >> 16 & 0xffff) * table_step;
 	limits_.max_len = u64(1) << std::min<u64>(chip_.gencap >> gencap_xfer_shift & 0x1f, most_xfer_log2);
@@ -242,6 +244,26 @@ int dsa_engine::map_portals()
 	return dev_->region_map(vfio::region_bar2, 0, limits_.channels * portals_step, &portals_);
 }
 
+/* Read buffers stay as the reset has left them. */
+int dsa_engine::set_class(u32 at)
+{
+	u64 flags = 0;
+	const int err = chip_.version <= usual_class_up_to ? read(at, &flags) : 0;
+
+	return err || chip_.version > usual_class_up_to ? err : write(at, (flags & ~group_tc_mask) | group_tc_usual);
+}
+
+/* Interrupts of descriptors without a PASID, as [L] leaves them; 0 is not known to be the state after a reset. */
+int dsa_engine::setup_permissions()
+{
+	const u32 at = u32(chip_.offsets >> 32 & 0xffff) * table_step;
+	int err = 0;
+
+	for (u32 i = 0; i <= limits_.channels && !err; i++)
+		err = write(at + i * msixperm_step, u32(0));
+	return err;
+}
+
 /* A queue in each group with one engine, so that its descriptors run in order; further queues share them. */
 int dsa_engine::setup_groups()
 {
@@ -257,6 +279,8 @@ int dsa_engine::setup_groups()
 		err = write(group, queues);
 		if (!err)
 			err = write(group + u32(offsetof(group_config, engines)), u64(1) << g);
+		if (!err)
+			err = set_class(group + u32(offsetof(group_config, flags)));
 	}
 	for (u32 i = 0; i < n && !err; i++)
 		err = write(queue_reg(i, wq_word_size), chip_.queue_slots);
@@ -280,6 +304,11 @@ int dsa_engine::setup()
 	if (!err)
 		err = setup_groups();
 	if (!err)
+		err = setup_permissions();
+	/* A record must not pass its data. */
+	if (!err)
+		err = keep_order();
+	if (!err)
 		err = vfio::config_bus_master(*dev_, true);
 	if (!err)
 		err = run(command::enable_device, 0);
@@ -300,8 +329,8 @@ int dsa_engine::enable_queue(u32 index)
 
 	if (!err)
 		err = write(queue_reg(index, wq_word_limits), xfer | batch_log2 << wq_batch_shift);
-	if (!err && chip_.has_opcfg)
-		err = write(queue_reg(index, wq_word_opcfg), u32(needed_ops));
+	for (u32 i = 0; i < wq_opcfg_words && !err && chip_.has_opcfg; i++)
+		err = write(queue_reg(index, wq_word_opcfg + i), i ? u32(0) : u32(needed_ops));
 	return err ? err : run(command::enable_wq, index);
 }
 

@@ -53,11 +53,15 @@ int hisi_engine::check_identity()
 
 int hisi_engine::set_mode()
 {
-	u32 value = mode_rc;
+	u32 value = 0;
 	int err = 0;
 
-	if (!layout_->err_bits)
-		return dev_->region_write(vfio::region_bar2, hip08_mode, &value, sizeof(value));
+	/* Other bits stay, as [D] leaves them. */
+	if (!layout_->err_bits) {
+		err = dev_->region_read(vfio::region_bar2, hip08_mode, &value, sizeof(value));
+		value |= mode_rc;
+		return err ? err : dev_->region_write(vfio::region_bar2, hip08_mode, &value, sizeof(value));
+	}
 	for (u32 i = 0; i < hip09_ports && !err; i++) {
 		const u32 at = hip09_port + i * hip09_port_step;
 

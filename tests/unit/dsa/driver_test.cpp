@@ -313,6 +313,32 @@ static void test_operations_of_a_queue(void **)
 	assert_int_equal(ops, 0x1f); /* no-op, batch, drain, move, fill */
 }
 
+static void test_relaxed_ordering_is_off(void **)
+{
+	check_relaxed_ordering_is_off();
+}
+
+/* Traffic class 1, as in Linux' driver; the read buffers are those after a reset. Interrupts without a PASID. */
+static void test_groups_and_permissions(void **)
+{
+	std::unique_ptr<vfio::device> dev;
+	std::unique_ptr<engine> eng;
+	const u32 ignored = dsa::perm_ignore | dsa::perm_pasid;
+	u64 before = 0, after = 0;
+	u32 now = ~0u;
+
+	assert_int_equal(open_device(kind.plain, &dev), 0);
+	assert_int_equal(dev->region_write(vfio::region_bar0, 0x400 + 8, &ignored, sizeof(ignored)), 0);
+	assert_int_equal(dev->region_read(vfio::region_bar0, 0x600 + 40, &before, sizeof(before)), 0);
+	assert_int_equal(probe(std::move(dev), &eng), 0);
+	for (u32 g = 0; g < 4; g++) {
+		assert_int_equal(eng->transport().region_read(vfio::region_bar0, 0x600 + 64 * g + 40, &after, 8), 0);
+		assert_int_equal(after, before | 9);
+	}
+	assert_int_equal(eng->transport().region_read(vfio::region_bar0, 0x400 + 8, &now, sizeof(now)), 0);
+	assert_int_equal(now, 0);
+}
+
 static void test_ids(void **)
 {
 	check_ids({0x0b25, 0x11fb, 0x1212}, {0x0b24, 0x0cfe, 0x1216}); /* the last two: IAA */
@@ -372,6 +398,8 @@ int main()
 		cmocka_unit_test(test_error_of_another_queue),
 		cmocka_unit_test(test_error_of_no_request),
 		cmocka_unit_test(test_operations_of_a_queue),
+		cmocka_unit_test(test_relaxed_ordering_is_off),
+		cmocka_unit_test(test_groups_and_permissions),
 		cmocka_unit_test(test_ids),
 		cmocka_unit_test(test_takes_over_used_device),
 	};

@@ -118,7 +118,7 @@ void dsa_model::drop(dsa_queue &q, u64 last)
 	q.finished = last;
 	q.head = (q.head + q.count - left) % dsa_queue::most;
 	q.count = left;
-	q.position = 0;
+	q.position = q.first = q.next = 0;
 	q.active = q.hung = q.abort = q.in_batch = q.failed = false;
 	if (wrong_)
 		wrong_->channel_off(q.index);

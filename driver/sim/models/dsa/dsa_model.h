@@ -13,7 +13,8 @@
  *
  * What it chooses where the specification leaves a choice:
  *   - All engines are one thread, which takes a descriptor from each queue in turn. Descriptors of a queue run in
- *     order, also within a batch; priorities change nothing.
+ *     order; those of a batch that no Fence flag separates run from the last to the first, as they may (3.8, 3.9);
+ *     priorities change nothing.
  *   - Addresses are translated as with ATS enabled: reads and writes of what the client has not mapped are page faults.
  *   - A page request is answered by the client's mapping of the address within 100 ms; else it counts as refused.
  *   - An abort drops all descriptors before it that have not begun, and those of a batch that has.
@@ -49,8 +50,8 @@ struct dsa_queue {
 	bool abort = false;
 	u64 seq = 0; /* descriptors begun, for injected faults; the batch itself does not count */
 
-	/* Of a running batch. */
-	u32 position = 0;
+	/* Of a running batch: descriptors that have ended, and of those up to the next fence the first and the next. */
+	u32 position = 0, first = 0, next = 0;
 	bool in_batch = false, failed = false;
 
 	/* A descriptor that is written in pieces, for each of its portals. */
@@ -151,6 +152,8 @@ private:
 	bool hangs(dsa_queue &q);
 	bool step(dsa_queue &q);
 	bool step_batch(dsa_queue &q);
+	bool read_batch(const dsa_queue &q, u32 at, dsa::work *w, u64 *bad);
+	bool find_fence(dsa_queue &q);
 	outcome run_one(dsa_queue &q, const dsa::work &w);
 	void complete(dsa_queue &q, const dsa::work &w, outcome o);
 	bool put_record(const dsa::work &w, const outcome &o);

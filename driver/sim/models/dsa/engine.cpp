@@ -108,30 +108,54 @@ bool dsa_model::step(dsa_queue &q)
 	return true;
 }
 
+bool dsa_model::read_batch(const dsa_queue &q, u32 index, dsa::work *w, u64 *bad)
+{
+	const u64 at = q.running.src + index * sizeof(*w), got = memory_.reach(at, sizeof(*w), vfio::dma_read);
+
+	*bad = at + got;
+	return got == sizeof(*w) && memory_.read(at, w, sizeof(*w));
+}
+
+/* Of a batch: descriptors from q.position on that may run in any order. False: a fence stops them, after a failure. */
+bool dsa_model::find_fence(dsa_queue &q)
+{
+	dsa::work w;
+	u64 bad;
+
+	q.first = q.position;
+	q.next = q.first + 1;
+	if (q.failed && read_batch(q, q.first, &w, &bad) && w.flags_operation & dsa::flag_fence)
+		return false;
+	while (q.next < q.running.size && read_batch(q, q.next, &w, &bad) && !(w.flags_operation & dsa::flag_fence))
+		q.next++;
+	return true;
+}
+
 /* The next descriptor of a batch, or its end. */
 bool dsa_model::step_batch(dsa_queue &q)
 {
-	const u64 at = q.running.src + q.position * sizeof(dsa::work);
-	const u64 got = memory_.reach(at, sizeof(dsa::work), vfio::dma_read);
 	outcome all = {.status = q.failed ? status::batch_failed : status::success, .bytes = q.position};
+	u64 bad;
 	dsa::work w;
 
-	if (got < sizeof(w) || !memory_.read(at, &w, sizeof(w)))
-		all = {.status = status::batch_page_fault, .operand = 1, .bytes = q.position, .address = at + got};
-	else if (!(q.failed && w.flags_operation & dsa::flag_fence)) {
+	const bool goes_on = q.next != q.first || find_fence(q);
+	if (goes_on && !read_batch(q, q.next - 1, &w, &bad)) {
+		all = {.status = status::batch_page_fault, .operand = 1, .bytes = q.position, .address = bad};
+	} else if (goes_on) {
 		if (hangs(q))
 			return false;
 		const outcome o = run_one(q, w);
 
 		complete(q, w, o);
 		q.failed |= o.status != status::success;
+		q.next--;
 		if (++q.position < q.running.size)
 			return false;
 		all = {.status = q.failed ? status::batch_failed : status::success, .bytes = q.position};
 	}
 	q.in_batch = false;
 	complete(q, q.running, all);
-	q.position = 0;
+	q.position = q.first = q.next = 0;
 	q.failed = false;
 	return true;
 }

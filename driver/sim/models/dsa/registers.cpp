@@ -223,7 +223,7 @@ void dsa_model::software_error(u8 code, const dsa_queue *q, const dsa::work *w, 
 			       (o.is_fault() && o.write ? u64(dsa::swerr_write) : 0);
 		if (q->in_batch) {
 			swerror_[0] |= dsa::swerr_in_batch;
-			swerror_[1] |= q->position;
+			swerror_[1] |= q->next - 1;
 		}
 	}
 	if (genctrl_ & dsa::genctrl_swerror)

@@ -83,12 +83,10 @@ int ring_channel::end(bool is_off)
 unsigned ring_channel::post(const request *r, unsigned n)
 {
 	/* Acquire in completed(): the hardware has read a slot before it counts it as completed. */
-	const u64 done = completed(this);
-	/* The device may store anything. */
-	const u64 space = u64(std::clamp<s64>(s64(done + ring_size - posted), 0, ring_size));
-
-	post_limit = posted + space;
-	n = unsigned(std::min<u64>(n, space));
+	if (post_limit - posted < n)
+		/* The device may store anything. */
+		post_limit = posted + u64(std::clamp<s64>(s64(completed(this) + ring_size - posted), 0, ring_size));
+	n = unsigned(std::min<u64>(n, post_limit - posted));
 	std::lock_guard g(lock_);
 
 	for (unsigned i = 0; i < n; i++) {
@@ -286,7 +284,7 @@ void ring_channel::advance(guard &g, bool raised)
 		if (frozen_ || quit_)
 			return;
 		check_halt();
-		look_again(raised);
+		recheck(raised);
 		if (load_seq_cst(&stop_) && !is_halted_)
 			handle_stop();
 		if (!is_halted_)

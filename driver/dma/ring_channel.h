@@ -3,8 +3,8 @@
  * A channel over a hardware ring that runs some operations. An engine's driver adds the hardware: how a request becomes
  * a slot of the ring, how the ring is started, suspended and reset, and why it has halted.
  *
- * The hardware reports completions in its own way, by slots. Whoever reads completion_record::completed, by
- * completed(), brings it up to that report first, so no thread is on the path of a copy. The channel has a thread that
+ * The hardware reports completions in a record of its own kind, by slots. The caller of completed() derives
+ * completion_record::completed from it first, so no thread is on the path of a copy. The channel has a thread that
  * sleeps until the hardware's interrupt; it raises the eventfds of waiters, reports faults, and runs operations that
  * the hardware lacks, each when all before it have ended (softop.h). Slots of the ring have numbers of their own, as
  * these operations take none.
@@ -74,14 +74,14 @@ protected:
 	virtual void ring(u64 last) = 0;
 	/* The thread runs, and it has not halted: hands over what had to wait. */
 	virtual void proceed() {}
-	/* After settle(): it will begin with slot number first. */
+	/* After quiesce(): it will begin with slot number first. */
 	virtual int start(u64 first) = 0;
 	/* Stops between two requests, or has halted. */
 	virtual int suspend() = 0;
 	/* On return of 0 it accesses no memory; its report shows what completed before. */
 	virtual int reset() = 0;
 	/* The same, if it may still run something. */
-	virtual int settle() { return reset(); }
+	virtual int quiesce() { return reset(); }
 	/* It was, alone or with the function. */
 	virtual void was_reset() {}
 	/* It has halted by an error, read from memory. */
@@ -89,7 +89,7 @@ protected:
 	/* The same, read from registers. */
 	virtual int read_halted(bool *out) = 0;
 	/* The same, for a channel that may merely take long. */
-	virtual int look(bool *halted) { return read_halted(halted); }
+	virtual int poll_halted(bool *halted) { return read_halted(halted); }
 	/* Why; r: the request that failed. Clears the error. */
 	virtual void read_fault(const request &r, fault_reason *why, u64 *at) = 0;
 	/*
@@ -118,9 +118,11 @@ protected:
 	virtual u64 last_run(u64 done) { return done; }
 	/* Slot i, which has run, was cancelled: it has not failed. */
 	virtual void forgive(u64 i) { (void)i; }
-	/* Numbers of the last slot that is known to have completed, and of the last one handed over. */
+	/* Numbers of the last slot that was found completed, and of the last one handed over. */
 	u64 collected() const { return load_acquire(&collected_); }
 	u64 handed() const { return load_acquire(&handed_); }
+	/* A word that a thread with collect_lock_ released. */
+	static u64 read_shared(const u64 *word) { return load_acquire(word); }
 	futex_lock collect_lock_; /* one thread reads the hardware's report */
 
 	host_memory &host_;
@@ -164,7 +166,7 @@ private:
 	void wake_thread();
 
 	void check_halt();
-	void look_again(bool raised);
+	void recheck(bool raised);
 	void fault();
 	void halt(u64 seq, u64 cookie, fault_reason why, u64 at);
 	void handle_stop();
@@ -201,10 +203,10 @@ private:
 	u64 flagged_ = 0; /* … and the last one that has one */
 	u32 held_ = 0;    /* coalesced service interrupts, and since when */
 	u64 held_since_ = 0, rearm_at_ = 0;
-	u64 looked_ = 0, looked_at_ = 0; /* completed when the registers were read last, or it moved, and when */
-	bool deep_ = false;              /* the thread sleeps until it is woken */
-	bool soft_ = false;              /* the next one is run by the thread … */
-	bool soft_running_ = false;      /* … which has begun */
+	u64 rechecked_ = 0, rechecked_at_ = 0; /* completed when the registers were read last, or it moved, and when */
+	bool deep_ = false;                    /* the thread sleeps until it is woken */
+	bool soft_ = false;                    /* the next one is run by the thread … */
+	bool soft_running_ = false;            /* … which has begun */
 	bool is_halted_ = false, frozen_ = false, quit_ = false;
 	pthread_t thread_ = {};
 	bool started_ = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Completions of a ring_channel. Any thread that asks for the record reads the hardware's report first, one at a time.
- * Another that finds nothing new in the report without the lock sees the record that the first has stored, since the
- * report counts as read only afterwards: so a waiter that has armed its interrupt and asks once more misses nothing.
+ * Completions of a ring_channel. Any caller of completed() reads the hardware's report first, one at a time. Another
+ * that finds nothing new in the report, without the lock, sees the record that the first has stored, as the report
+ * counts as read only afterwards: a waiter that has armed its interrupt and reads the record again misses nothing.
  */
 #include "driver/base/barrier.h"
 #include "driver/dma/ring_channel.h"

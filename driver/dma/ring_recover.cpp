@@ -13,12 +13,12 @@ namespace usdma::dma {
 /* Longer than the timeout of a command of any engine. */
 static constexpr u64 stop_ms = 8000;
 /* Without progress the registers are read as often. */
-static constexpr u64 look_ns = 50 * ns_per_ms;
+static constexpr u64 recheck_ns = 50 * ns_per_ms;
 
 /* After the last request that has run. */
 int ring_channel::start_hardware()
 {
-	if (int err = settle(); err < 0)
+	if (int err = quiesce(); err < 0)
 		return fail_in(err, "channel %u does not stop", index);
 	const u64 ran = last_run(number_of(completed(this)));
 	store_seq_cst(&armed_, 1u);
@@ -69,20 +69,20 @@ void ring_channel::check_halt()
  * Its interrupt came without a completion, or requests are pending for long: its report of a halt may be lost, as
  * Linux' ioat_timer_event() assumes.
  */
-void ring_channel::look_again(bool raised)
+void ring_channel::recheck(bool raised)
 {
 	const u64 done = completed(this), now = now_ns();
 	bool halted = false;
 
-	if (done != looked_ || issued_ == done || is_halted_) {
-		looked_ = done;
-		looked_at_ = now;
+	if (done != rechecked_ || issued_ == done || is_halted_) {
+		rechecked_ = done;
+		rechecked_at_ = now;
 		return;
 	}
-	if (!raised && now - looked_at_ < look_ns)
+	if (!raised && now - rechecked_at_ < recheck_ns)
 		return;
-	looked_at_ = now;
-	if (!look(&halted) && halted)
+	rechecked_at_ = now;
+	if (!poll_halted(&halted) && halted)
 		fault();
 }
 

@@ -71,7 +71,7 @@ int config_bus_master(device &dev, bool on)
 	if (!err && on && dev.is_leaving()) {
 		next = htole16(u16(now & ~pci_command_master));
 		dev.region_write(region_config, pci_command, &next, sizeof(next));
-		return fail(ENODEV, "%s is being taken away", dev.name());
+		return fail(ENODEV, "%s is being removed", dev.name());
 	}
 	return err;
 }

@@ -143,7 +143,7 @@ public:
 	virtual void set_deadline(u64 ms) { (void)ms; }
 	/* Permanently lost: unplugged, or its server died. Any thread, no system call. */
 	virtual bool lost() const = 0;
-	/* It is being taken away: bus mastering is off, or about to be, for good. Any thread. */
+	/* It is being removed: bus mastering is off, or about to be, for good. Any thread. */
 	virtual bool is_leaving() const { return lost(); }
 	/* Probes the device: 0; -ENODEV: it is lost, and marked so. A bus access: not for the hot path. */
 	virtual int answers() { return config_answers(*this); }

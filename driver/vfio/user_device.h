@@ -91,7 +91,7 @@ private:
 	int read_part(unsigned index, u64 offset, u8 *buf, u32 len);
 	int write_part(unsigned index, u64 offset, const u8 *buf, u32 len);
 	int query_doorbells(unsigned index, region_state *r);
-	int ask_doorbells(unsigned index, u32 argsz, user_message *reply, proto::io_fds_head *h);
+	int request_doorbells(unsigned index, u32 argsz, user_message *reply, proto::io_fds_head *h);
 	int take_doorbells(user_message *reply, const proto::io_fds_head &h, region_state *r);
 	int take_doorbell(const proto::io_fd &d, const message_fds &fds, region_state *r);
 

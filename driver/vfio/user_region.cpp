@@ -288,7 +288,7 @@ int user_device::take_doorbells(user_message *reply, const proto::io_fds_head &h
 	return 0;
 }
 
-int user_device::ask_doorbells(unsigned index, u32 argsz, user_message *reply, proto::io_fds_head *h)
+int user_device::request_doorbells(unsigned index, u32 argsz, user_message *reply, proto::io_fds_head *h)
 {
 	proto::io_fds_head query = {argsz, 0, index, 0};
 	const iovec part = {&query, sizeof(query)};
@@ -314,11 +314,11 @@ int user_device::query_doorbells(unsigned index, region_state *r)
 {
 	proto::io_fds_head h;
 	user_message reply;
-	int err = ask_doorbells(index, region_argsz, &reply, &h);
+	int err = request_doorbells(index, region_argsz, &reply, &h);
 
 	r->doorbells_queried = true;
 	if (!err && h.argsz > region_argsz && h.argsz <= region_argsz_max)
-		err = ask_doorbells(index, h.argsz, &reply, &h);
+		err = request_doorbells(index, h.argsz, &reply, &h);
 	if (!err)
 		err = take_doorbells(&reply, h, r);
 	if (!err)

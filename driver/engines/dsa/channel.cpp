@@ -204,7 +204,7 @@ int dsa_channel::reset()
 }
 
 /* A queue whose batches have completed stays enabled. */
-int dsa_channel::settle()
+int dsa_channel::quiesce()
 {
 	bool idle;
 	{
@@ -293,7 +293,7 @@ int dsa_channel::read_halted(bool *out)
 }
 
 /* What is in SWERROR may be of something else. */
-int dsa_channel::look(bool *halted)
+int dsa_channel::poll_halted(bool *halted)
 {
 	u32 general = 0;
 	const int err = owner_.read(off_gensts, &general);

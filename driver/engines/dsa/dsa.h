@@ -55,11 +55,11 @@ private:
 	int start(u64 first) override;
 	int suspend() override;
 	int reset() override;
-	int settle() override;
+	int quiesce() override;
 	void was_reset() override;
 	bool has_halted() override;
 	int read_halted(bool *out) override;
-	int look(bool *halted) override;
+	int poll_halted(bool *halted) override;
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override;
 	void describe_hardware(char *buf, size_t size) override;

@@ -253,7 +253,7 @@ int dsa_engine::set_class(u32 at)
 	return err || chip_.version > usual_class_up_to ? err : write(at, (flags & ~group_tc_mask) | group_tc_usual);
 }
 
-/* Interrupts of descriptors without a PASID, as [L] leaves them; 0 is not known to be the state after a reset. */
+/* Interrupts of descriptors without a PASID, as [L] leaves them; no source says that a reset does. */
 int dsa_engine::setup_permissions()
 {
 	const u32 at = u32(chip_.offsets >> 32 & 0xffff) * table_step;

@@ -234,7 +234,7 @@ bool hisi_channel::is_valid(u64 read, u64 *word) const
  */
 void hisi_channel::read_ring()
 {
-	u64 run = run_, word;
+	u64 run = ended_, word;
 
 	for (u64 n = 0; n < entries_ && is_valid(reading_, &word); n++, reading_++) {
 		const u64 ended = run + ((word - entry_of(run)) & (entries_ - 1));
@@ -246,20 +246,20 @@ void hisi_channel::read_ring()
 		if (word >> cqe_status_shift)
 			store_relaxed(&statuses_[run & (entries_ - 1)], u16(word >> cqe_status_shift));
 	}
-	store_release(&run_, run);
+	store_release(&ended_, run);
 }
 
 bool hisi_channel::has_news(u64 next) const
 {
 	u64 word;
 
-	return is_valid(load_acquire(&read_), &word) || (s64(load_acquire(&run_) - next) >= 0 && !status_of(next));
+	return is_valid(read_shared(&read_), &word) || (s64(read_shared(&ended_) - next) >= 0 && !status_of(next));
 }
 
 u64 hisi_channel::read_news(u64 next)
 {
 	read_ring();
-	while (s64(run_ - next) >= 0 && !status_of(next))
+	while (s64(ended_ - next) >= 0 && !status_of(next))
 		next++;
 	return next - 1;
 }
@@ -271,7 +271,7 @@ void hisi_channel::took_news()
 
 u64 hisi_channel::last_run(u64 done)
 {
-	const u64 run = load_acquire(&run_);
+	const u64 run = read_shared(&ended_);
 
 	return s64(run - done) > 0 ? run : done;
 }
@@ -281,7 +281,7 @@ u32 hisi_channel::failure() const
 {
 	const u64 next = collected() + 1;
 
-	return s64(load_acquire(&run_) - next) >= 0 ? status_of(next) : 0;
+	return s64(read_shared(&ended_) - next) >= 0 ? status_of(next) : 0;
 }
 
 /* ---- start and stop ---------------------------------------------------------------------------------- */
@@ -296,7 +296,7 @@ int hisi_channel::start(u64 first)
 		base_ = first;
 		for (u64 n = 0; n < entries_; n++)
 			store_relaxed(&done_[n].word, u64(0));
-		store_release(&run_, first - 1);
+		store_release(&ended_, first - 1);
 		reading_ = given_ = 0;
 		store_release(&read_, u64(0));
 	}

@@ -106,8 +106,8 @@ private:
 	u64 given_ = 0; /* completions of which the device knows that they were read */
 
 	/* Changed with collect_lock_ held; read by any thread. */
-	std::vector<u16> statuses_;  /* of slots up to run_ */
-	u64 run_ = 0;                /* number of the last slot that has a completion */
+	std::vector<u16> statuses_;  /* of slots up to ended_ */
+	u64 ended_ = 0;              /* number of the last slot that has a completion */
 	u64 read_ = 0, reading_ = 0; /* completions that were read since the start; the first does not run ahead */
 };
 

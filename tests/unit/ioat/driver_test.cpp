@@ -34,7 +34,7 @@ static void test_stops(void **)
 	check_stop_of_a_halted_channel(kind.faulty);
 }
 
-/* The device does not write of its halt, or raises no interrupt for it: the register is read without being asked. */
+/* The device does not write of its halt, or raises no interrupt for it: the register is read all the same. */
 static void test_lost_report_of_a_halt(void **)
 {
 	for (const char *rules : {"drop-record@1+fail@1", "drop-record@1+drop-irq%1+fail@1"}) {

@@ -237,11 +237,11 @@ static void test_doorbell(void **)
 }
 
 /* As libvfio-user sends them: longer entries, a descriptor that is shared, and one entry that has none. */
-/* More doorbells than the first question has space for: libvfio-user answers by the header, and is asked again. */
+/* More doorbells than fit the first answer: libvfio-user sends the header alone, and gets a second request. */
 static void test_many_doorbells(void **)
 {
 	static constexpr u32 n = 200;
-	u32 asked = 0;
+	u32 requests = 0;
 	fake_server s([&](fake_server &f, user_message &m) {
 		std::vector<u8> body(sizeof(proto::io_fds_head) + n * sizeof(proto::io_fd));
 		proto::io_fds_head head;
@@ -249,7 +249,7 @@ static void test_many_doorbells(void **)
 		if (m.head.cmd != u16(proto::command::device_get_region_io_fds))
 			return false;
 		memcpy(&head, m.body.data(), sizeof(head));
-		asked++;
+		requests++;
 		const bool fits = head.argsz >= body.size();
 		head.argsz = u32(body.size());
 		head.count = n;
@@ -272,7 +272,7 @@ static void test_many_doorbells(void **)
 	assert_true(fd >= 0);
 	dev->doorbell_ring(fd);
 	assert_true(readable(s.doorbell));
-	assert_int_equal(asked, 2);
+	assert_int_equal(requests, 2);
 	assert_false(dev->lost());
 }
 

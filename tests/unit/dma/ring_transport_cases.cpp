@@ -122,6 +122,87 @@ static void test_memory_is_at_the_device(void **)
 	assert_int_equal(nodes[0], 1);
 }
 
+/* Reads a channel's record again and again. */
+struct reader {
+	ring_bench &b;
+	u32 stop = 0, with_data = 1; /* atomic */
+	u64 back = 0, early = 0;     /* how often the record went back, and came before its data */
+	std::thread thread{[this] { run(); }};
+
+	explicit reader(ring_bench &bench) : b(bench) {}
+	~reader() { end(); }
+	void end()
+	{
+		store_seq_cst(&stop, 1u);
+		if (thread.joinable())
+			thread.join();
+	}
+	void run()
+	{
+		for (u64 last = 0; !load_seq_cst(&stop);) {
+			const u64 now = completed(b.ch);
+			const u64 seen = load_acquire(reinterpret_cast<u64 *>(b.bytes) + now % 64);
+
+			back += now < last;
+			early += seen < now && load_seq_cst(&with_data);
+			last = now;
+		}
+	}
+};
+
+/* A request whose end shows as its own number in word seq % 64, by the hardware or by the driver. */
+static void post_number(ring_bench &b)
+{
+	const u64 seq = b.ch->posted + 1, word = 8 * (seq % 64);
+
+	reinterpret_cast<u64 *>(b.bytes + 4096)[seq % 64] = seq;
+	if (seq % 7)
+		b.post(copy(word, 4096 + word, 8));
+	else
+		b.post({.op = opcode::write, .dst = host + word, .a = seq});
+}
+
+/*
+ * Threads read the record while requests complete, and while the channel is stopped, fails, is aborted and reset. The
+ * record does not go back, and does not come before the data.
+ */
+static void test_readers_of_the_record(void **)
+{
+	ring_bench b(kind.plain, {.ring_size = 64});
+	reader one(b), two(b);
+	auto gen = test::rng(9);
+
+	for (unsigned i = 0; i < 3000 * test::scale(); i++) {
+		post_number(b);
+		if (b.ch->posted - completed(b.ch) == 64)
+			assert_true(b.await(b.ch->posted - gen() % 60));
+		if (gen() % 64)
+			continue;
+		assert_int_equal(b.ch->ops->stop(b.ch), 0);
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	}
+	assert_true(b.await(b.ch->posted));
+	store_seq_cst(&one.with_data, 0u);
+	store_seq_cst(&two.with_data, 0u);
+	for (unsigned i = 0; i < 100 * test::scale(); i++) {
+		for (u64 n = gen() % 32; n; n--)
+			post_number(b);
+		if (i % 2) {
+			b.post(copy(host_bytes, 0, 8));
+			b.until_halted();
+			assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		} else {
+			assert_int_equal(b.eng->reset(), 0);
+			assert_int_equal(b.ch->ops->restart(b.ch), 0);
+		}
+		assert_true(b.await(b.ch->posted));
+	}
+	one.end();
+	two.end();
+	assert_int_equal(one.back + two.back, 0);
+	assert_int_equal(one.early + two.early, 0);
+}
+
 /* Another thread has turned bus mastering off for good while this one was about to turn it on. */
 static void test_bus_master_of_a_device_that_leaves(void **)
 {
@@ -143,6 +224,7 @@ std::span<const CMUnitTest> transport_cases()
 		cmocka_unit_test(test_fewer_vectors),
 		cmocka_unit_test(test_operations_during_a_map),
 		cmocka_unit_test(test_memory_is_at_the_device),
+		cmocka_unit_test(test_readers_of_the_record),
 		cmocka_unit_test(test_bus_master_of_a_device_that_leaves),
 	};
 

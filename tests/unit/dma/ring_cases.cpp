@@ -244,42 +244,6 @@ static void test_faults_in_a_row(void **)
 	assert_true(b.await(20));
 }
 
-/* Some of many in flight fail: each is reported with its own number, in order, and the others run once. */
-static void test_errors_among_many(void **)
-{
-	ring_bench b(kind.plain, {.ring_size = 64, .first_seq = (u64(1) << 32) - 100});
-	auto *words = reinterpret_cast<u64 *>(b.bytes);
-	auto gen = test::rng(5);
-
-	for (unsigned round = 0; round < 20 * test::scale(); round++) {
-		const u64 bad = gen() & gen() & 0xffffffff, first = b.ch->posted + 1;
-		request list[32];
-		fault f;
-
-		for (u64 i = 0; i < 32; i++) {
-			words[i] = 0;
-			words[512 + i] = round * 100 + i + 1;
-			list[i] = copy(i * 8, bad >> i & 1 ? host_bytes : 4096 + i * 8, 8, i);
-		}
-		assert_int_equal(b.ch->ops->post(b.ch, list, 32), 32);
-		b.ch->ops->doorbell(b.ch);
-		for (u64 i = 0; i < 32; i++) {
-			if (!(bad >> i & 1))
-				continue;
-			b.until_halted();
-			assert_true(read_fault(b.ch, &f));
-			assert_int_equal(f.seq, first + i);
-			assert_int_equal(f.cookie, i);
-			assert_int_equal(f.reason, fault_reason::src_unmapped);
-			assert_int_equal(completed(b.ch), f.seq - 1);
-			assert_int_equal(b.ch->ops->resume(b.ch), 0);
-		}
-		assert_true(b.await(b.ch->posted));
-		for (u64 i = 0; i < 32; i++)
-			assert_int_equal(words[i], bad >> i & 1 ? 0 : round * 100 + i + 1);
-	}
-}
-
 static void test_stop_and_resume(void **)
 {
 	ring_bench b(kind.faulty);
@@ -663,7 +627,6 @@ int ring_main(const char *name, std::span<const CMUnitTest> own)
 		cmocka_unit_test(test_cancel_and_order),
 		cmocka_unit_test(test_last_use),
 		cmocka_unit_test(test_faults_in_a_row),
-		cmocka_unit_test(test_errors_among_many),
 		cmocka_unit_test(test_stop_and_resume),
 		cmocka_unit_test(test_full_ring_takes_no_more),
 		cmocka_unit_test(test_long_lists),
@@ -679,7 +642,7 @@ int ring_main(const char *name, std::span<const CMUnitTest> own)
 		cmocka_unit_test(test_closes_while_busy),
 	};
 
-	for (auto more : {transport_cases(), own})
+	for (auto more : {more_cases(), own})
 		tests.insert(tests.end(), more.begin(), more.end());
 	return _cmocka_run_group_tests(name, tests.data(), tests.size(), nullptr, nullptr);
 }

@@ -164,8 +164,8 @@ void check_stop_that_fails();
 void check_relaxed_ordering_is_off();
 /* The driver takes the first ids, and no driver the others. */
 void check_ids(std::initializer_list<u16> ids, std::initializer_list<u16> others);
-/* Those of any engine that are about its transport. */
-std::span<const CMUnitTest> transport_cases();
+/* More of any engine (ring_more_cases.cpp). */
+std::span<const CMUnitTest> more_cases();
 /* Runs the cases of any engine, and those of this one. */
 int ring_main(const char *name, std::span<const CMUnitTest> own);
 

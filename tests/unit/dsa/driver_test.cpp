@@ -98,24 +98,6 @@ static void test_lost_record(void **)
 	b.run(copy(0, 4096, 64));
 }
 
-/* Each request waits for the one before, also across batches and the end of the ring. */
-static void test_order(void **)
-{
-	ring_bench b(kind.plain, {.ring_size = 64, .first_seq = 50});
-
-	for (unsigned round = 0; round < 20 * test::scale(); round++) {
-		std::vector<request> list;
-
-		b.bytes[0] = u8(round);
-		for (u64 i = 0; i < 60; i++)
-			list.push_back(copy((i + 1) * 4096, i * 4096, 4096));
-		assert_int_equal(b.ch->ops->post(b.ch, list.data(), 60), 60);
-		b.ch->ops->doorbell(b.ch);
-		assert_true(b.await(b.ch->posted));
-		assert_int_equal(b.bytes[60 * 4096], u8(round));
-	}
-}
-
 /* One request each, which is no batch. */
 static void test_many_small_batches(void **)
 {
@@ -389,7 +371,6 @@ int main()
 		cmocka_unit_test(test_stop_between_batches),
 		cmocka_unit_test(test_stop_of_a_hung_batch),
 		cmocka_unit_test(test_lost_record),
-		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_many_small_batches),
 		cmocka_unit_test(test_command_times_out),
 		cmocka_unit_test(test_portals_are_trapped),

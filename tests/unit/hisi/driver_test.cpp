@@ -370,7 +370,7 @@ static void test_interrupts_for_waiters(void **)
 	}
 }
 
-/* The model keeps the order without fences: checks the submissions. */
+/* The model runs no more than two without a fence in another order: all have one. */
 static void test_submissions_have_fences(void **)
 {
 	auto dev = std::make_unique<forwarding_device>("sim:model=hisi");

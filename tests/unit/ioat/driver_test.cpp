@@ -62,7 +62,7 @@ static void test_vector_is_lost_by_a_reset(void **)
 	assert_null(strstr(said.c_str(), "drop-irq@1000000 seen 0"));
 }
 
-/* The model keeps the order without fences: checks the descriptors. */
+/* The model runs no more than two without a fence in another order: all have one. */
 static void test_descriptors_have_fences(void **)
 {
 	auto dev = std::make_unique<forwarding_device>("sim:model=ioat");

@@ -25,6 +25,7 @@ struct hisi_queue {
 	u32 unreported = 0; /* submissions that ended without a completion entry */
 	u64 valid = hisi::cqe_valid;
 
+	bool ahead = false; /* the next submission has moved its data before the one in front of it */
 	bool busy = false;  /* the engine runs a submission of it, without the lock */
 	bool hung = false;  /* by an injected fault */
 	bool early = false; /* the same: it claims to be done */
@@ -85,6 +86,7 @@ private:
 	bool hangs(hisi_queue &q);
 	u32 injected(hisi_queue &q, u64 dst);
 	outcome execute(hisi_queue &q, u64 at);
+	void run_ahead(hisi_queue &q);
 	u32 execute_copy(const hisi::submission &s);
 	void end(hisi_queue &q, outcome o);
 	bool flush(hisi_queue &q);
@@ -95,6 +97,7 @@ private:
 	void report(hisi_queue &q, u64 at, u64 word, const outcome &o);
 
 	const hisi::layout &layout_;
+	outcome ahead_[hisi::hip08.queues]; /* of queues that are ahead; the engine's */
 	/* Protected by lock_. */
 	hisi_queue queues_[hisi::hip08.queues];
 	u32 mode_ = 0, ports_[hisi::hip09_ports] = {};

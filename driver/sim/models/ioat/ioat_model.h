@@ -28,9 +28,10 @@ struct ioat_channel {
 	u64 cmp = 0;
 	u32 err = 0, errmask = 0, dcactrl = 0;
 
-	bool busy = false; /* the engine runs a descriptor of it, without the lock */
-	bool hung = false; /* by an injected fault */
-	bool mute = false; /* its vector is lost until the client sets it again */
+	bool ahead = false; /* the next descriptor has moved its data before the one in front of it */
+	bool busy = false;  /* the engine runs a descriptor of it, without the lock */
+	bool hung = false;  /* by an injected fault */
+	bool mute = false;  /* its vector is lost until the client sets it again */
 	bool suspend_due = false;
 	pending reset_due = pending::none;
 	bool chain_due = false; /* CHAINADDR was written while it was busy or about to be reset; */
@@ -97,6 +98,8 @@ private:
 	bool hangs(ioat_channel &ch);
 	u32 injected(ioat_channel &ch, u64 dst);
 	outcome execute(ioat_channel &ch, u64 at);
+	bool may_run_ahead(u64 at, ioat::descriptor *d);
+	void run_ahead(ioat_channel &ch, u64 at);
 	u32 execute_op(ioat::descriptor d, outcome *o);
 	u32 execute_copy(const ioat::descriptor &d);
 	u32 execute_fill(const ioat::descriptor &d);
@@ -107,6 +110,7 @@ private:
 	u32 put_parity(const raid &r, u64 at, const u8 *parity, u64 n, u32 wrong);
 	u32 execute_raid(const ioat::descriptor &d, outcome *o);
 
+	outcome ahead_[ioat::max_channels]; /* of channels that are ahead; the engine's */
 	/* Protected by lock_. */
 	ioat_channel channels_[ioat::max_channels];
 	u8 intrctrl_ = 0, genctrl_ = 0;

@@ -253,6 +253,7 @@ void ioat_model::apply_chain(ioat_channel &ch)
 	ch.dmacount = ch.run = 0;
 	ch.completed = 0;
 	ch.next = ch.chain;
+	ch.ahead = false;
 	ch.suspend_due = false;
 	write_count(ch, ch.count_due);
 }

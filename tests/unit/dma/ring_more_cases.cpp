@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cases of any ring engine in which the transport grants less than the device has, or is slow. */
+/*
+ * The cases of any ring engine: order and errors among many requests, a transport that grants less than the device has
+ * or is slow, readers of a record.
+ */
 #include "tests/unit/dma/forwarding_device.h"
 #include "tests/unit/dma/ring_cases.h"
 
@@ -10,6 +13,60 @@
 namespace usdma::test {
 
 using namespace usdma::dma;
+
+/* Each request waits for the one before, also across batches and the end of the ring. */
+static void test_order(void **)
+{
+	ring_bench b(kind.plain, {.ring_size = 64, .first_seq = 50});
+
+	for (unsigned round = 0; round < 20 * test::scale(); round++) {
+		std::vector<request> list;
+
+		b.bytes[0] = u8(round);
+		for (u64 i = 0; i < 60; i++)
+			list.push_back(copy((i + 1) * 4096, i * 4096, 4096));
+		assert_int_equal(b.ch->ops->post(b.ch, list.data(), 60), 60);
+		b.ch->ops->doorbell(b.ch);
+		assert_true(b.await(b.ch->posted));
+		assert_int_equal(b.bytes[60 * 4096], u8(round));
+	}
+}
+
+/* Some of many in flight fail: each is reported with its own number, in order, and the others run once. */
+static void test_errors_among_many(void **)
+{
+	ring_bench b(kind.plain, {.ring_size = 64, .first_seq = (u64(1) << 32) - 100});
+	auto *words = reinterpret_cast<u64 *>(b.bytes);
+	auto gen = test::rng(5);
+
+	for (unsigned round = 0; round < 20 * test::scale(); round++) {
+		const u64 bad = gen() & gen() & 0xffffffff, first = b.ch->posted + 1;
+		request list[32];
+		fault f;
+
+		for (u64 i = 0; i < 32; i++) {
+			words[i] = 0;
+			words[512 + i] = round * 100 + i + 1;
+			list[i] = copy(i * 8, bad >> i & 1 ? host_bytes : 4096 + i * 8, 8, i);
+		}
+		assert_int_equal(b.ch->ops->post(b.ch, list, 32), 32);
+		b.ch->ops->doorbell(b.ch);
+		for (u64 i = 0; i < 32; i++) {
+			if (!(bad >> i & 1))
+				continue;
+			b.until_halted();
+			assert_true(read_fault(b.ch, &f));
+			assert_int_equal(f.seq, first + i);
+			assert_int_equal(f.cookie, i);
+			assert_int_equal(f.reason, fault_reason::src_unmapped);
+			assert_int_equal(completed(b.ch), f.seq - 1);
+			assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		}
+		assert_true(b.await(b.ch->posted));
+		for (u64 i = 0; i < 32; i++)
+			assert_int_equal(words[i], bad >> i & 1 ? 0 : round * 100 + i + 1);
+	}
+}
 
 /* A transport that grants few interrupts, or maps slowly, and is at a node. */
 class poor_device final : public forwarding_device {
@@ -217,9 +274,11 @@ static void test_bus_master_of_a_device_that_leaves(void **)
 	assert_int_equal(command & 4, 0);
 }
 
-std::span<const CMUnitTest> transport_cases()
+std::span<const CMUnitTest> more_cases()
 {
 	static const CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_errors_among_many),
 		cmocka_unit_test(test_no_interrupts),
 		cmocka_unit_test(test_fewer_vectors),
 		cmocka_unit_test(test_operations_during_a_map),

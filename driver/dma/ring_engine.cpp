@@ -120,7 +120,7 @@ int ring_engine::setup_interrupts(u32 first, unsigned type)
 	int err = -ENOSPC;
 
 	/* Fewer than the device has may be available: a CPU has some 200 for all devices. */
-	for (; have > first && (err == -ENOSPC || err == -EMFILE); have -= err != 0)
+	for (; have > first && (err == -ENOSPC || err == -EMFILE || err == -ENFILE); have -= err != 0)
 		err = try_vectors(type, first, have - first);
 	if (err == -ENOMEM)
 		return err;

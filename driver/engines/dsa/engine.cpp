@@ -310,9 +310,10 @@ int dsa_engine::setup()
 		err = keep_order();
 	if (!err)
 		err = vfio::config_bus_master(*dev_, true);
+	/* Also if the command fails, or takes too long: it may be enabled later. */
+	is_set_up_ |= !err;
 	if (!err)
 		err = run(command::enable_device, 0);
-	is_set_up_ |= !err;
 	for (u32 i = 0; i < limits_.channels && !err; i++) {
 		handle = i + 1;
 		if (chip_.has_handles)

@@ -196,23 +196,26 @@ static void test_portals_are_trapped(void **)
 }
 
 /* A device that was enabled is reset before the probe fails, and with it bus mastering: else it would halt (5.7). */
-static void test_failed_start_disables(void **)
+static void check_failed_start(dsa::command refused, const char *name)
 {
 	auto bus = std::make_unique<other_bus>("sim:model=dsa-2");
 	other_bus &dev = *bus;
-	std::unique_ptr<engine> eng;
-	std::unique_ptr<vfio::device> back = std::move(bus);
 	u32 state = 0;
 
-	dev.refuses = dsa::command::request_handle;
-	auto *e = new dsa::dsa_engine(std::move(back));
+	dev.refuses = refused;
+	auto e = std::make_unique<dsa::dsa_engine>(std::move(bus));
 	assert_int_equal(e->start(), -EIO);
-	assert_non_null(strstr(error_text(), "Request Interrupt Handle"));
+	assert_non_null(strstr(error_text(), name));
 	assert_true(dev.commands.back() == dsa::command::reset_device);
-	back = e->release();
-	delete e;
+	const std::unique_ptr<vfio::device> back = e->release();
 	assert_int_equal(back->region_read(vfio::region_bar0, dsa::off_gensts, &state, sizeof(state)), 0);
 	assert_int_equal(dsa::device_state(state & 3), dsa::device_state::disabled);
+}
+
+static void test_failed_start_disables(void **)
+{
+	check_failed_start(dsa::command::request_handle, "Request Interrupt Handle");
+	check_failed_start(dsa::command::enable_device, "Enable Device");
 }
 
 /* A queue that is disabled refuses Reset WQ, which the first open of a channel thus does not send. */

@@ -65,7 +65,7 @@ struct channel_ops {
 	void (*submit_copy)(channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie);
 	/*
 	 * Wakes a sleeping device; called when *ch->asleep was read as set after a full barrier (or without one:
-	 * asleep_ordered).
+	 * asleep_ordered), and claim_wake() returned true.
 	 */
 	void (*wake)(channel *ch);
 
@@ -127,10 +127,13 @@ struct channel_ops {
 
 inline constexpr u32 cpu_unknown = 0;
 
+/* Of *channel::asleep. each: wake it after each post. once: who replaces it by awake wakes it, for all others. */
+enum : u32 { awake = 0, asleep_each = 1, asleep_once = 2 };
+
 struct alignas(64) channel {
 	const channel_ops *ops;
 	const completion_record *record;
-	const u32 *asleep;   /* written by the device; non-zero: call wake() after posting */
+	u32 *asleep;         /* written by the device; non-zero: call claim_wake() after posting */
 	bool asleep_ordered; /* the device orders its sleep: no barrier is needed between posting and reading asleep */
 	bool collects = false; /* ops->collect is to be called before record->completed is read */
 	u64 posted;     /* last sequence number posted; atomic: stored under the owner's lock, read by any thread */
@@ -154,6 +157,17 @@ inline u64 completed(const channel *ch)
 		ch->ops->collect(ch);
 	/* A completed copy's data is read after its completion. */
 	return load_device(&ch->record->completed);
+}
+
+/*
+ * *ch->asleep was read as set. True: the caller wakes the device. False: another thread does, or the device woke. What
+ * that one finds when it is awake, and before it sleeps again, includes the caller's post.
+ */
+inline bool claim_wake(channel *ch)
+{
+	u32 was = asleep_once;
+
+	return cmpxchg_acq_rel(ch->asleep, &was, u32(awake)) || was != awake;
 }
 
 bool any_halted(const channel *const *rings, u32 n);

@@ -190,7 +190,7 @@ static void striped_doorbell(channel *ch)
 		c->rung[k] = r->posted;
 		r->ops->doorbell(r);
 		barrier_full();
-		if (load_relaxed(r->asleep))
+		if (load_relaxed(r->asleep) && claim_wake(r))
 			r->ops->wake(r);
 	}
 }

@@ -108,7 +108,7 @@ static_assert(chan_doorbell(max_channels) <= bar0_size);
 /* Two cache lines, written by the device. */
 struct alignas(64) status_block {
 	dma::completion_record record; /* line 0 */
-	u32 asleep;                    /* line 1: 1 while the engine sleeps (hw_cap_sleep) */
+	u32 asleep;                    /* line 1: dma::asleep_* while the engine sleeps (hw_cap_sleep) */
 	u32 cpu;                       /* 1 + the CPU on which the engine runs, or last ran; 0: none or unknown */
 	u32 reserved[14];
 };

@@ -253,6 +253,11 @@ template <class T> void store_fence(const plain<cell<T> *> &p, T v)
 	store_fence(pointed(p), v);
 }
 
+template <class T> T exchange_fence(cell<T> *c, T v)
+{
+	return T(world::current->perform(act::exchange, c->id(), u64(v), true));
+}
+
 /* Replaces a loop of acquire loads until the value is v. */
 template <class T> void await(const cell<T> *c, T v)
 {

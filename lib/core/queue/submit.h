@@ -25,7 +25,7 @@ namespace usdma::core {
 		barrier_light();
 	else
 		barrier_full();
-	if (unlikely(load_relaxed(ch->asleep))) {
+	if (unlikely(load_relaxed(ch->asleep) && dma::claim_wake(ch))) {
 		ch->ops->wake(ch);
 		fetch_add_relaxed(&l->count->wakes, 1);
 	}

@@ -197,6 +197,51 @@ static void engine_is_woken(void **)
 	}
 }
 
+/*
+ * Two submitters, of which one claims the wake-up, and an engine that sleeps until both descriptors have run. The claim
+ * is an exchange here: the driver's compare and exchange differs only in that it does not store 0 over 0.
+ */
+enum class claim_flaw : u8 { none, submitter /* no fence */, engine /* sleeps again without a check */ };
+
+static result claimed_wake(model m, claim_flaw f)
+{
+	world w(m, 3);
+	cell<u32> tag[2], asleep, woken;
+
+	return w.explore([&](unsigned t) {
+		if (t < 2) {
+			store_device(&tag[t], 1u); /* write_descriptor, ring.cpp */
+			if (f != claim_flaw::submitter)
+				fence(); /* hwq_wake, submit.h: not asleep_ordered */
+			/* hwq_wake, then claim_wake, channel.h */
+			if (load_relaxed(&asleep) && exchange_fence(&asleep, 0u))
+				store_release(&woken, 1u); /* ring_wake, ring.cpp */
+			return;
+		}
+		for (u32 ran = 0, sleeps = 0; ran < 2; sleeps++) {
+			store_fence(&asleep, 1u); /* engine::sleep */
+			const bool checks = f != claim_flaw::engine || !sleeps;
+			const u32 seen = checks ? load_acquire(&tag[0]) + load_acquire(&tag[1]) : ran;
+
+			if (seen == ran) {         /* nothing_to_do */
+				await(&woken, 1u); /* wait_wake */
+				store_relaxed(&woken, 0u);
+			}
+			store_relaxed(&asleep, 0u); /* engine::sleep */
+			ran = seen == ran ? load_acquire(&tag[0]) + load_acquire(&tag[1]) : seen;
+		}
+	});
+}
+
+static void one_submitter_wakes_the_engine(void **)
+{
+	for (model m : both) {
+		right(claimed_wake(m, claim_flaw::none));
+		wrong(claimed_wake(m, claim_flaw::submitter), "deadlock");
+		wrong(claimed_wake(m, claim_flaw::engine), "deadlock");
+	}
+}
+
 /* ---- waiter and engine --------------------------------------------------------------------------------- */
 
 struct arm_flaws {
@@ -341,7 +386,7 @@ int main()
 		cmocka_unit_test(deadlocks_are_found),    cmocka_unit_test(races_are_found),
 		cmocka_unit_test(engine_is_woken),        cmocka_unit_test(waiter_is_woken),
 		cmocka_unit_test(no_use_after_end),       cmocka_unit_test(progress_thread_is_kicked),
-		cmocka_unit_test(exchange_needs_a_fence),
+		cmocka_unit_test(exchange_needs_a_fence), cmocka_unit_test(one_submitter_wakes_the_engine),
 	};
 
 	return cmocka_run_group_tests_name("pairs_model", tests, nullptr, nullptr);

@@ -20,6 +20,7 @@ struct fake_ring : channel {
 	completion_record rec = {};
 	channel_ops table = {};
 	std::vector<request> sent;
+	u32 never_asleep = awake;
 	unsigned resumed = 0;
 	bool waits = false;
 
@@ -66,7 +67,7 @@ fake_ring::fake_ring(unsigned i) : channel{}
 {
 	ops = &table;
 	record = &rec;
-	asleep = &cpu_unknown;
+	asleep = &never_asleep;
 	ring_size = post_limit = 64;
 	index = i;
 	record_iova = (i + 1) * 4096;

@@ -431,7 +431,7 @@ void engine::sleep()
 {
 	/* Sets asleep before the last check of the rings; the client posts before it reads asleep. */
 	for (hw_channel *ch : active_)
-		store_fence(ch->asleep, 1u);
+		store_fence(ch->asleep, u32(dma::asleep_once));
 	/* hw_cap_sleep_ordered: the engine issues the barrier for the client. */
 	if (m_.in_client)
 		barrier_or_wait();

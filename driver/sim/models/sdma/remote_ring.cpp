@@ -154,7 +154,7 @@ bool remote_ring::begin_push()
 				     [this](const auto &q) { return due_ & q.part; });
 	memcpy(&push_from_, &status_, sizeof(status_));
 	/* The client must wake us for each post: polling its memory would take messages. */
-	push_from_.asleep = 1;
+	push_from_.asleep = dma::asleep_each;
 	push_from_.cpu = 0; /* later changes are not sent */
 	if (p->part == part_all) {
 		/* A stop that came at once is sent after it. */

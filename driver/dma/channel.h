@@ -9,8 +9,8 @@
  * the driver derives it, in each call of completed(). A request that fails halts the channel *before* completed reaches
  * it: the owner reads the fault, notifies its submitter, and resumes.
  *
- * Locking: post, doorbell, cancel, resume, arm and last_use are called under the owner's lock; wake under it or after
- * it is released; the record and posted may be read by any thread at any time.
+ * Locking: post, doorbell, cancel, resume, arm, withdraw and last_use are called under the owner's lock; wake under it
+ * or after it is released; the record and posted may be read by any thread at any time.
  */
 #pragma once
 
@@ -50,7 +50,11 @@ struct progress {
 	bool halted; /* no progress is due: it waits for read_fault() and resume() */
 };
 
-enum : unsigned { irq_waiter = 0, irq_service = 1, irq_slots = 2 };
+/*
+ * Kinds of interrupts. completion: for rings of the program, which take it as "completed": raised exactly once for each
+ * arm() that is met, and not by a halt. No two channels share it; see completion_fd().
+ */
+enum : unsigned { irq_waiter = 0, irq_service = 1, irq_completion = 2, irq_slots = 3 };
 
 struct channel_ops {
 	/* Hot path. Builds up to n requests in the ring, in order, and advances ch->posted; returns how many fitted. */
@@ -70,11 +74,21 @@ struct channel_ops {
 	void (*wake)(channel *ch);
 
 	/*
-	 * The device raises interrupt slot (irq_*) once completed >= seq, or when the channel halts. One request per
-	 * slot: a later one replaces it. Includes the full barrier: the caller re-reads the record afterwards and
-	 * sleeps only if seq is not complete.
+	 * The device raises interrupt slot (irq_*) once completed >= seq, or when the channel halts (but for
+	 * irq_completion). One request per slot: a later one replaces it. Includes the full barrier: the caller
+	 * re-reads the record afterwards and sleeps only if seq is not complete.
 	 */
 	void (*arm)(channel *ch, unsigned slot, u64 seq);
+	/*
+	 * After arm() of irq_completion, if seq is complete already. True: withdrawn, the interrupt does not come.
+	 * False: it comes, or has come.
+	 */
+	bool (*withdraw)(channel *ch, u64 seq);
+	/*
+	 * The eventfd of irq_completion, made at the first call, as most channels need none; -1: there is none. Under
+	 * the owner's lock. nullptr: the engine has no such interrupt.
+	 */
+	int (*completion_fd)(channel *ch);
 	/* While halted: turns posted requests of the cookie's owner that have not run into NOPs; returns how many. */
 	unsigned (*cancel)(channel *ch, u64 cookie);
 	/* While halted: continues after the failed request (which counts as completed), or at it after a stop. */
@@ -141,7 +155,7 @@ struct alignas(64) channel {
 	u32 ring_size;
 	u32 index;
 	engine *eng;
-	int irq_fd[irq_slots]; /* eventfds, owned by the channel or the engine; channels may share one */
+	int irq_fd[irq_slots]; /* eventfds, owned by the channel or the engine; channels may share one; -1: none */
 	/* 1 + the CPU of this system on which a software engine runs, or last ran; 0: unknown. A hint. */
 	const u32 *engine_cpu = &cpu_unknown;
 	u64 record_iova; /* IOVA of record->completed, for a WAIT on another channel's progress; 0: not reachable */

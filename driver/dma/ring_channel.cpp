@@ -43,10 +43,11 @@ int ring_channel::begin(const channel_config &cfg, int vector)
 	post_limit = cfg.first_seq + ring_size;
 	set_completed(cfg.first_seq, 0);
 	control_.reset(eventfd_make());
-	for (unsigned i = 0; i < irq_slots; i++) {
+	for (unsigned i : {irq_waiter, irq_service}) {
 		irq_[i].reset(eventfd_make_for_ring());
 		irq_fd[i] = irq_[i].get();
 	}
+	irq_fd[irq_completion] = -1;
 	if (!control_.valid() || !irq_[0].valid() || !irq_[1].valid())
 		return fail_errno("no eventfd for a channel");
 	int err = start_hardware();
@@ -164,6 +165,19 @@ void ring_channel::arm(unsigned slot, u64 seq)
 	barrier_full();
 }
 
+/* Before it is armed for the first time. */
+int ring_channel::completion_fd()
+{
+	if (!irq_[irq_completion].valid())
+		irq_[irq_completion].reset(eventfd_make_for_ring());
+	return irq_fd[irq_completion] = irq_[irq_completion].get();
+}
+
+bool ring_channel::withdraw(u64 seq)
+{
+	return cmpxchg_seq_cst(&arm_[irq_completion], &seq, no_arm);
+}
+
 void ring_channel::raise_due(bool all)
 {
 	const u64 done = completed(this);
@@ -171,7 +185,7 @@ void ring_channel::raise_due(bool all)
 	for (unsigned slot = 0; slot < irq_slots; slot++) {
 		u64 want = load_seq_cst(&arm_[slot]);
 
-		if (want == no_arm || (!all && s64(done - want) < 0))
+		if (want == no_arm || ((!all || slot == irq_completion) && s64(done - want) < 0))
 			continue;
 		if (cmpxchg_seq_cst(&arm_[slot], &want, no_arm))
 			raise(slot);
@@ -205,8 +219,8 @@ bool ring_channel::expects_interrupt() const
 {
 	const u64 done = completed(this);
 
-	return load_seq_cst(&arm_[0]) != no_arm || load_seq_cst(&arm_[1]) != no_arm || s64(flagged_ - done) > 0 ||
-	       (soft_ && issued_ != done);
+	return std::any_of(arm_, arm_ + irq_slots, [](const u64 &a) { return load_seq_cst(&a) != no_arm; }) ||
+	       s64(flagged_ - done) > 0 || (soft_ && issued_ != done);
 }
 
 /* What ended before the rearm raised no interrupt, and is seen after it. */
@@ -373,6 +387,8 @@ struct ring_table {
 	static void doorbell(channel *ch) { to(ch)->doorbell(); }
 	static void wake(channel *) {} /* never reported as asleep */
 	static void arm(channel *ch, unsigned slot, u64 seq) { to(ch)->arm(slot, seq); }
+	static int completion_fd(channel *ch) { return to(ch)->completion_fd(); }
+	static bool withdraw(channel *ch, u64 seq) { return to(ch)->withdraw(seq); }
 	static unsigned cancel(channel *ch, u64 cookie) { return to(ch)->cancel(cookie); }
 	static int resume(channel *ch) { return to(ch)->resume(); }
 	static int stop(channel *ch) { return to(ch)->stop(); }
@@ -400,6 +416,8 @@ const channel_ops ring_channel_ops = {
 	.submit_copy = nullptr,
 	.wake = ring_table::wake,
 	.arm = ring_table::arm,
+	.withdraw = ring_table::withdraw,
+	.completion_fd = ring_table::completion_fd,
 	.cancel = ring_table::cancel,
 	.resume = ring_table::resume,
 	.stop = ring_table::stop,

@@ -135,6 +135,8 @@ private:
 	unsigned post(const request *r, unsigned n);
 	void doorbell();
 	void arm(unsigned slot, u64 seq);
+	bool withdraw(u64 seq);
+	int completion_fd();
 	unsigned cancel(u64 cookie);
 	int resume();
 	int stop();

@@ -427,6 +427,8 @@ static constexpr channel_ops striped_ops = {
 	.submit_copy = striped_submit_copy,
 	.wake = [](channel *ch) { ch->rings[0]->ops->wake(to_striped(ch)->ring[0]); },
 	.arm = [](channel *ch, unsigned slot, u64 seq) { ch->rings[0]->ops->arm(to_striped(ch)->ring[0], slot, seq); },
+	.withdraw = [](channel *ch, u64 seq) { return ch->rings[0]->ops->withdraw(to_striped(ch)->ring[0], seq); },
+	.completion_fd = [](channel *ch) { return ch->rings[0]->ops->completion_fd(to_striped(ch)->ring[0]); },
 	.cancel = striped_cancel,
 	.resume = striped_resume,
 	.stop = striped_stop,
@@ -459,7 +461,8 @@ static void set_up(striped *c, unsigned index, u32 n, u64 from)
 
 	/* What callers read of a channel is ring 0's. */
 	static_cast<channel &>(*c) = *c->ring[0];
-	c->table = ops_over(*c->ops, &o::submit_copy, &o::abort, &o::restart, &o::begun, &o::in_wait, &o::describe);
+	c->table = ops_over(*c->ops, &o::submit_copy, &o::completion_fd, &o::abort, &o::restart, &o::begun, &o::in_wait,
+			    &o::describe);
 	c->ops = &c->table;
 	c->index = index;
 	c->rings = c->ring;

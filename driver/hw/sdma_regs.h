@@ -48,7 +48,8 @@ enum : u64 {
 	hw_cap_heartbeat = 4,
 	hw_cap_sleep_ordered = 8,
 	hw_cap_memory_zeroed = 16,
-	hw_cap_memory_cached = 32
+	hw_cap_memory_cached = 32,
+	hw_cap_completion = 64
 };
 enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their reset values */ };
 enum : u32 { status_ready = 1 /* no reset is in flight, no channel is stopping */ };
@@ -67,6 +68,7 @@ enum : u32 {
 	chan_wake = 0x2c,       /* any value wakes a sleeping engine; may be an ioeventfd */
 	chan_head = 0x30,       /* RO 64: last sequence number begun */
 	chan_debug = 0x38,      /* chan_debug_*, for diagnostics */
+	chan_completion = 0x3c, /* RW 32: completion vector (hw_cap_completion) */
 };
 /*
  * disable: no new request begins once the write returns; the channel is off, and accesses no memory, once it is
@@ -88,9 +90,13 @@ enum : u32 {
 	doorbell_tail = 0x00, /* RW 64: last sequence number posted */
 	doorbell_arm = 0x40,  /* RW 64: interrupt slot 0 (waiter) once completed >= this; each value written raises at
 				 most once, and  again after a resume */
-	doorbell_arm_service = 0x80, /* RW 64: the same for slot 1 */
+	doorbell_arm_service = 0x80,    /* RW 64: the same for slot 1 */
+	doorbell_arm_completion = 0xc0, /* RW 64: slot 2: not by a halt, and not again after a resume */
 };
 inline constexpr u64 arm_none = ~u64(0);
+inline constexpr u32 doorbell_arm_stride = 0x40;
+static_assert(doorbell_arm + dma::irq_service * doorbell_arm_stride == doorbell_arm_service);
+static_assert(doorbell_arm + dma::irq_completion * doorbell_arm_stride == doorbell_arm_completion);
 
 constexpr u64 chan_ctrl(u32 ch)
 {

@@ -21,7 +21,7 @@ void interrupts::raise(u32 vector)
 		return;
 	const int fd = load_acquire(&fds_[vector]);
 	if (fd >= 0)
-		signal_eventfd(fd);
+		in_client_ ? signal_own_eventfd(fd) : signal_eventfd(fd);
 }
 
 void interrupts::set(u32 first, std::span<unique_fd> fds)

@@ -17,6 +17,8 @@ public:
 	interrupts(const interrupts &) = delete;
 	interrupts &operator=(const interrupts &) = delete;
 
+	/* Before the first raise(): the client is this process. */
+	void set_in_client() { in_client_ = true; }
 	u32 count() const { return u32(fds_.size()); }
 	/* Engines, in a pass; no-op for a vector without an eventfd. */
 	void raise(u32 vector);
@@ -27,7 +29,8 @@ public:
 private:
 	void retire(std::span<unique_fd> fds);
 
-	std::vector<int> fds_;         /* by load_acquire, store_release */
+	std::vector<int> fds_; /* by load_acquire, store_release */
+	bool in_client_ = false;
 	dma_space &space_;             /* for quiesce() */
 	std::vector<unique_fd> stuck_; /* still written by an engine: closed by the destructor */
 };

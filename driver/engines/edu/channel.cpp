@@ -31,6 +31,9 @@ int edu_channel::begin(const dma::channel_config &cfg, u32 size, dma::completion
 	store_release(&rec->completed, cfg.first_seq);
 	for (unsigned i = 0; i < dma::irq_slots; i++) {
 		store_seq_cst(&arm_[i], no_arm);
+		irq_fd[i] = -1;
+		if (i == dma::irq_completion)
+			continue;
 		irq_[i].reset(eventfd_make_for_ring());
 		if (!irq_[i].valid())
 			return fail_errno("no eventfd for a channel");
@@ -134,7 +137,7 @@ void edu_channel::raise_armed(bool all)
 	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
 		u64 want = load_seq_cst(&arm_[slot]);
 
-		if (want == no_arm || (!all && s64(done - want) < 0))
+		if (want == no_arm || ((!all || slot == dma::irq_completion) && s64(done - want) < 0))
 			continue;
 		if (cmpxchg_seq_cst(&arm_[slot], &want, no_arm))
 			raise(slot);
@@ -304,6 +307,8 @@ const dma::channel_ops channel_table = {
 	.submit_copy = nullptr,
 	.wake = [](dma::channel *) {}, /* never reported as asleep */
 	.arm = [](dma::channel *ch, unsigned slot, u64 seq) { to_edu(ch)->arm(slot, seq); },
+	.withdraw = [](dma::channel *ch, u64 seq) { return to_edu(ch)->withdraw(seq); },
+	.completion_fd = [](dma::channel *ch) { return to_edu(ch)->completion_fd(); },
 	.cancel = [](dma::channel *ch, u64 cookie) { return to_edu(ch)->cancel(cookie); },
 	.resume = [](dma::channel *ch) { return to_edu(ch)->resume(); },
 	.stop = [](dma::channel *ch) { return to_edu(ch)->stop(); },

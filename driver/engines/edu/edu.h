@@ -2,6 +2,7 @@
 /* The engine and its channels, for the files of this folder and for tests. */
 #pragma once
 
+#include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
 #include "driver/dma/engine.h"
 #include "driver/engines/edu/exec.h"
@@ -28,6 +29,13 @@ struct edu_channel final : dma::channel, progress {
 	bool last_use(const dma::iova_range &where, u64 *seq) const;
 	void ring_doorbell();
 	void arm(unsigned slot, u64 seq);
+	int completion_fd()
+	{
+		if (!irq_[dma::irq_completion].valid())
+			irq_[dma::irq_completion].reset(eventfd_make_for_ring());
+		return irq_fd[dma::irq_completion] = irq_[dma::irq_completion].get();
+	}
+	bool withdraw(u64 seq) { return cmpxchg_seq_cst(&arm_[dma::irq_completion], &seq, ~u64(0)); }
 	unsigned cancel(u64 cookie);
 	int resume();
 	int stop();

@@ -104,6 +104,8 @@ void sdma_engine::remove_channel(sdma_channel *c)
 
 	if (channels_[c->index] == c)
 		channels_[c->index] = nullptr;
+	if (c->completion_vector != no_vector)
+		completion_of_[c->completion_vector - 1 - waiters_] = 0;
 }
 
 int sdma_engine::check_config(const dma::channel_config &cfg, u32 ring_size) const
@@ -196,8 +198,12 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 		.put(chan_record, c->iova)
 		.put(chan_first_seq, first_seq)
 		.put(chan_coalesce, c->cfg.coalesce_count | c->cfg.coalesce_us << 16);
+	if (has_completion_irq())
+		w.put(chan_completion, c->completion_vector);
 	/* Before enable: a stale tail of an earlier user must not look like work. */
 	doorbell.put(doorbell_tail, first_seq).put(doorbell_arm, arm_none).put(doorbell_arm_service, arm_none);
+	if (has_completion_irq())
+		doorbell.put(doorbell_arm_completion, arm_none);
 	if (doorbell.err)
 		return doorbell.err;
 	begin_record(c, first_seq);
@@ -239,6 +245,8 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->wake_fd = dev_->region_doorbell_fd(vfio::region_bar0, chan_ctrl(c->index) + chan_wake);
 	c->irq_fd[dma::irq_waiter] = vectors_[waiter_vector(c->index)].get();
 	c->irq_fd[dma::irq_service] = vectors_[0].get();
+	c->completion_vector = take_completion_vector(c->index);
+	c->irq_fd[dma::irq_completion] = -1;
 	c->cfg = cfg;
 	return program(c, cfg.first_seq);
 }

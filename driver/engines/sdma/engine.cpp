@@ -62,6 +62,8 @@ int sdma_engine::enable()
  * interrupts are lost.
  */
 static constexpr u32 waiter_vectors = 4;
+/* The first channels to be opened get one each for completions in rings of the program, which cannot be shared. */
+static constexpr u32 completion_vectors = 8;
 
 int sdma_engine::count_vectors(u32 *out)
 {
@@ -69,7 +71,9 @@ int sdma_engine::count_vectors(u32 *out)
 
 	if (int err = dev_->irq(vfio::irq_msix, &irq); err < 0)
 		return err;
-	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + std::min(limits_.channels, waiter_vectors)});
+	const u32 waiters = std::min(limits_.channels, waiter_vectors);
+	const u32 completions = has_completion_irq() ? std::min(limits_.channels, completion_vectors) : 0;
+	const u32 n = std::min({hw_vectors_, irq.count, irq.share, 1 + waiters + completions});
 	if (n < 2)
 		return fail(EPROTO, "the device reports %u MSI-X vectors and its transport %u; two are needed",
 			    hw_vectors_, irq.count);
@@ -81,16 +85,18 @@ int sdma_engine::try_vectors(u32 n)
 {
 	std::vector<int> raw;
 
-	vectors_.clear();
-	if (!try_reserve(raw, n) || !try_reserve(vectors_, n))
-		return no_memory("the list of interrupts");
-	for (u32 i = 0; i < n; i++) {
-		unique_fd fd(eventfd_make_for_ring());
+	waiters_ = std::min({n - 1, limits_.channels, waiter_vectors});
+	/* Behind the kernel's VFIO all at once; else those for completions when they are needed. */
+	const u32 made = dev_->own_connection() ? 1 + waiters_ : n;
 
-		if (!fd.valid())
-			return fail_errno("cannot make eventfd %u of %u for interrupts", i + 1, n);
-		push_reserved(raw, fd.get());
-		push_reserved(vectors_, std::move(fd));
+	vectors_.clear();
+	if (!try_reserve(raw, made) || !try_resize(vectors_, n))
+		return no_memory("the list of interrupts");
+	for (u32 i = 0; i < made; i++) {
+		vectors_[i].reset(eventfd_make_for_ring());
+		if (!vectors_[i].valid())
+			return fail_errno("cannot make eventfd %u of %u for interrupts", i + 1, made);
+		push_reserved(raw, vectors_[i].get());
 	}
 	return dev_->irq_set(vfio::irq_msix, 0, raw);
 }
@@ -108,7 +114,38 @@ int sdma_engine::setup_vectors()
 		return err;
 	for (err = try_vectors(n); (err == -ENOSPC || err == -EMFILE) && n > 2; err = try_vectors(n))
 		n--;
+	if (!err && !try_resize(completion_of_, n - 1 - waiters_))
+		return no_memory("the list of interrupts");
 	return err;
+}
+
+int sdma_engine::completion_fd(sdma_channel *c)
+{
+	if (c->completion_vector == no_vector)
+		return -1;
+	std::lock_guard guard(lock_);
+	unique_fd &at = vectors_[c->completion_vector];
+
+	if (!at.valid()) {
+		unique_fd made(eventfd_make_for_ring());
+		const int fd = made.get();
+
+		if (fd < 0 || dev_->irq_set(vfio::irq_msix, c->completion_vector, {&fd, 1}))
+			return -1;
+		at = std::move(made);
+	}
+	return c->irq_fd[dma::irq_completion] = at.get();
+}
+
+u32 sdma_engine::take_completion_vector(u32 channel)
+{
+	std::lock_guard guard(lock_);
+	const auto at = std::find(completion_of_.begin(), completion_of_.end(), 0u);
+
+	if (at == completion_of_.end())
+		return no_vector;
+	*at = channel + 1;
+	return 1 + waiters_ + u32(at - completion_of_.begin());
 }
 
 /* The device is usable without this mapping, but a limit of this process is reported to its user. */

@@ -123,13 +123,29 @@ static void ring_arm(dma::channel *ch, unsigned slot, u64 seq)
 {
 	sdma_channel *c = to_sdma(ch);
 
-	doorbell_write(c, slot == dma::irq_service ? doorbell_arm_service : doorbell_arm, seq);
+	doorbell_write(c, doorbell_arm + slot * doorbell_arm_stride, seq);
 	/*
 	 * Orders the arm before the caller's second read of the record (store → load). The device writes the record,
 	 * then reads the arm, so at least one sees the other's store. A locked access to a word of our own, since the
 	 * register may not be memory.
 	 */
 	store_fence(&c->fence_word, seq);
+}
+
+/* The device raises it, but learns of the arm when it is awake, and late if it went to sleep just before. */
+static bool ring_withdraw(dma::channel *ch, u64)
+{
+	if (load_relaxed(ch->asleep) && dma::claim_wake(ch))
+		ring_wake(ch);
+	return false;
+}
+
+static int ring_completion_fd(dma::channel *ch)
+{
+	sdma_channel *c = to_sdma(ch);
+
+	return likely(ch->irq_fd[dma::irq_completion] >= 0) ? ch->irq_fd[dma::irq_completion] :
+							      c->owner->completion_fd(c);
 }
 
 static dma::request request_of(const descriptor *d)
@@ -162,6 +178,8 @@ static constexpr dma::channel_ops ops_with(decltype(dma::channel_ops::submit_cop
 		.submit_copy = submit_copy,
 		.wake = ring_wake,
 		.arm = ring_arm,
+		.withdraw = ring_withdraw,
+		.completion_fd = ring_completion_fd,
 		.cancel = ring_cancel,
 		.resume = ring_resume,
 		.stop = ring_stop,

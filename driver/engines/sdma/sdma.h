@@ -56,6 +56,9 @@ private:
 
 class sdma_engine;
 
+/* Of a channel without that interrupt. */
+inline constexpr u32 no_vector = 0xffff;
+
 struct sdma_channel : dma::channel {
 	descriptor *ring = nullptr;
 	u64 mask = 0;
@@ -65,6 +68,7 @@ struct sdma_channel : dma::channel {
 
 	sdma_engine *owner = nullptr;
 	dma::channel_config cfg;
+	u32 completion_vector = no_vector;
 	bool off = false; /* aborted: resume re-enables it */
 	mapping memory;   /* status block, then the ring from ring_at on */
 	mapping doorbell_page;
@@ -95,6 +99,7 @@ public:
 	/* During a reset a channel's command does not complete; the reset ends all. */
 	bool is_resetting() const { return load_relaxed(&resetting_); }
 	bool has_heartbeat() const { return hw_caps_ & hw_cap_heartbeat; }
+	bool has_completion_irq() const { return hw_caps_ & hw_cap_completion; }
 	/* It never sleeps, or makes our CPUs execute a barrier before it does. */
 	bool sleep_is_ordered() const { return !(hw_caps_ & hw_cap_sleep) || hw_caps_ & hw_cap_sleep_ordered; }
 	int map_ring(sdma_channel *c, u64 size);
@@ -104,6 +109,8 @@ public:
 	 */
 	void unmap_ring(sdma_channel *c);
 	void remove_channel(sdma_channel *c);
+	/* As channel_ops. */
+	int completion_fd(sdma_channel *c);
 	/* Configures and enables the channel; completed starts at first_seq. */
 	int program(sdma_channel *c, u64 first_seq);
 
@@ -111,7 +118,8 @@ private:
 	int check_bars();
 	int check_identity();
 	int enable();
-	u32 waiter_vector(u32 channel) const { return 1 + channel % u32(vectors_.size() - 1); }
+	u32 waiter_vector(u32 channel) const { return 1 + channel % waiters_; }
+	u32 take_completion_vector(u32 channel);
 	int count_vectors(u32 *out);
 	int try_vectors(u32 n);
 	int setup_vectors();
@@ -122,7 +130,10 @@ private:
 	std::mutex lock_;                      /* channels_, iova_ */
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
 	iova_space iova_;
-	std::vector<unique_fd> vectors_; /* 0: service, for all channels; the others: waiters of some channels each */
+	/* 0: service, for all channels; waiters_: waiters of some channels each; the rest: completions of one each */
+	std::vector<unique_fd> vectors_;
+	u32 waiters_ = 1;
+	std::vector<u32> completion_of_; /* of the rest: the channel + 1; 0: free; under lock_ */
 	std::vector<mapping> stuck_;     /* memory of closed channels that the device may still access */
 	mapping memory_;
 	u64 memory_base_ = 0;

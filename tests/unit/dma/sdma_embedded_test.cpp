@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <random>
 #include <sched.h>
+#include <set>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -347,6 +348,89 @@ static void interrupt_on_halt(void **)
 	while (completed(t.ch) < 3);
 }
 
+static bool is_signalled(int fd)
+{
+	pollfd p = {fd, POLLIN, 0};
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Once for each number, also if it was complete when it was armed; not by a halt, nor again after a resume. */
+static void completion_interrupt(void **)
+{
+	rig t(64, 0, "sim:mem=16M:engines=1:channels=4:spin=1");
+	const int fd = t.ch->ops->completion_fd(t.ch);
+	auto *word = reinterpret_cast<u64 *>(t.host.data());
+	const request list[] = {wait_word(host_iova, 1, 1), bad_copy(2), wait_word(host_iova, 5, 3)};
+	u64 seq = 0;
+
+	for (u64 i = 1; i <= 300; i++) {
+		const request r = write_word(host_iova + 64, i);
+
+		t.submit(&r, 1);
+		seq++;
+		if (i % 3 == 0)
+			assert_true(t.wait(seq));
+		t.ch->ops->arm(t.ch, irq_completion, seq);
+		if (completed(t.ch) >= seq)
+			assert_false(t.ch->ops->withdraw(t.ch, seq));
+		u64 count = 0;
+		pollfd p = {fd, POLLIN, 0};
+		assert_int_equal(poll(&p, 1, int(patience_ns / ns_per_ms)), 1);
+		assert_true(completed(t.ch) >= seq);
+		assert_int_equal(read(fd, &count, sizeof(count)), sizeof(count));
+		assert_int_equal(count, 1);
+	}
+	t.submit(list, 3);
+	t.ch->ops->arm(t.ch, irq_completion, seq + 3);
+	t.ch->ops->arm(t.ch, irq_waiter, seq + 3);
+	store_release(word, u64(1));
+	assert_true(signalled(t.ch->irq_fd[irq_waiter]));
+	t.wait_halted();
+	assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	assert_int_equal(completed(t.ch), seq + 2);
+	assert_false(is_signalled(fd));
+	store_release(word, u64(5));
+	assert_true(signalled(fd));
+	assert_true(completed(t.ch) >= seq + 3);
+	assert_int_equal(t.ch->ops->stop(t.ch), 0);
+	assert_int_equal(t.ch->ops->resume(t.ch), 0);
+	const request last = write_word(host_iova + 64, 1);
+	t.submit(&last, 1);
+	assert_true(t.wait(seq + 4));
+	assert_false(is_signalled(fd));
+}
+
+/* Channels that are open have one each while there are any. */
+static void completion_vectors(void **)
+{
+	rig t(64, 0, "sim:mem=16M:engines=1:channels=12");
+	std::vector<channel *> all = {t.ch};
+	std::set<int> fds = {t.ch->ops->completion_fd(t.ch)};
+
+	for (u32 i = 1; i < 12; i++) {
+		channel_config cfg;
+		channel *ch;
+
+		cfg.ring_size = 64;
+		assert_int_equal(t.eng->channel_open(i, cfg, &ch), 0);
+		all.push_back(ch);
+		const int fd = ch->ops->completion_fd(ch);
+		if (fd >= 0)
+			assert_true(fds.insert(fd).second);
+	}
+	assert_int_equal(fds.size(), 8);
+	assert_int_equal(all[11]->ops->completion_fd(all[11]), -1);
+	const int freed = all[3]->irq_fd[irq_completion];
+	channel_config cfg;
+	cfg.ring_size = 64;
+	all[3]->ops->close(all[3]);
+	assert_int_equal(t.eng->channel_open(3, cfg, &all[3]), 0);
+	assert_int_equal(all[3]->ops->completion_fd(all[3]), freed);
+	for (u32 i = 1; i < 12; i++)
+		all[i]->ops->close(all[i]);
+}
+
 static void wakes_from_sleep(void **)
 {
 	rig t(64, 0, "sim:mem=16M:engines=1:channels=4:spin=1");
@@ -460,6 +544,8 @@ int main()
 		cmocka_unit_test(indirect_from_host),
 		cmocka_unit_test(armed_interrupts),
 		cmocka_unit_test(interrupt_on_halt),
+		cmocka_unit_test(completion_interrupt),
+		cmocka_unit_test(completion_vectors),
 		cmocka_unit_test(wakes_from_sleep),
 		cmocka_unit_test(closes_while_busy),
 		cmocka_unit_test(map_during_removal),

@@ -109,14 +109,14 @@ static void test_registers(void **)
 
 	assert_int_equal(r.read32(reg_id), id_value);
 	assert_int_equal(r.read32(reg_version), version_major << 16 | version_minor);
-	assert_int_equal(r.read64(reg_caps),
-			 hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed | hw_cap_memory_cached);
+	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed |
+						     hw_cap_memory_cached | hw_cap_completion);
 	assert_int_equal(r.read32(reg_channels), 8);
 	assert_int_equal(r.read32(reg_engines), 2);
 	assert_int_equal(r.read64(reg_mem_size), 8 * MiB);
 	assert_int_equal(r.read32(reg_mem_size + 4), 0);
 	assert_int_equal(r.read32(reg_mem_base + 4), mem_base >> 32);
-	assert_int_equal(r.read32(reg_vectors), 16);
+	assert_int_equal(r.read32(reg_vectors), 24);
 	assert_int_equal(r.read64(chan_ctrl(8) + chan_state), 0);
 	assert_int_equal(r.read64(0x8000), 0);
 	assert_true(r.read64(reg_clock) != 0);

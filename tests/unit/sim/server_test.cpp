@@ -296,7 +296,7 @@ static void test_irq_checks(void **)
 	assert_int_equal(r.request(command::device_set_irqs, good, {ev.get()}), 0);
 	assert_int_equal(r.request(command::device_set_irqs, good, {ev.get(), ev.get()}), EINVAL);
 	assert_int_equal(r.request(command::device_set_irqs, good, {file.get()}), EINVAL);
-	h.start = 16;
+	h.start = 24;
 	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), EINVAL);
 	h.start = ~u32(0);
 	assert_int_equal(r.request(command::device_set_irqs, h, {ev.get()}), EINVAL);

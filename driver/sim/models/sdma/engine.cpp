@@ -373,7 +373,7 @@ bool engine::nothing_to_do()
 			const u64 arm = load_acquire(
 				reinterpret_cast<u64 *>(ch->doorbell + doorbell_arm + slot * cache_line));
 
-			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->has_reached_arm(arm))
+			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->is_due(slot, arm))
 				return false;
 		}
 		if (!ch->runs() || ch->hold.held || (ch->remote && !ch->remote->state_is_sent()))
@@ -507,7 +507,7 @@ static void start_registers(hw_channel &ch, const channel_regs &r)
 	store_relaxed(&ch.head, r.first_seq);
 	store_relaxed(tail, r.first_seq);
 	for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
-		ch.vectors[slot] = r.vectors >> (16 * slot) & 0xffff;
+		ch.vectors[slot] = slot == dma::irq_completion ? r.completion : r.vectors >> (16 * slot) & 0xffff;
 		ch.fired[slot] = arm_none;
 		store_relaxed(reinterpret_cast<u64 *>(ch.doorbell + doorbell_arm + slot * cache_line), arm_none);
 	}
@@ -606,9 +606,8 @@ void engine::resume(hw_channel &ch)
 	store_relaxed(&ch.waiting, false);
 	if (m_.order)
 		m_.order->start(ch);
-	/* The halt has fired the armed interrupts: rearm them for the completion of their requests. */
-	for (u64 &seq : ch.fired)
-		seq = arm_none;
+	/* The halt has fired these armed interrupts: rearm them for the completion of their requests. */
+	ch.fired[dma::irq_waiter] = ch.fired[dma::irq_service] = arm_none;
 	store_relaxed(&r.reason, 0u);
 	store_release(&r.completed, ch.written);
 	if (ch.remote) {

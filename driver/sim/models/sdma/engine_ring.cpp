@@ -263,7 +263,7 @@ void engine::check_arms(hw_channel &ch)
 
 		if (likely(arm == arm_none || arm == ch.fired[slot]))
 			continue;
-		if (!ch.has_reached_arm(arm))
+		if (!ch.is_due(slot, arm))
 			continue;
 		ch.fired[slot] = arm;
 		raise(ch.vectors[slot]);

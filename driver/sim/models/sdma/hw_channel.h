@@ -44,6 +44,7 @@ struct channel_regs {
 	u64 record = 0;
 	u64 first_seq = 0;
 	u32 coalesce = 0;
+	u32 completion = 0;
 };
 
 /* A channel, owned by its engine; others only read state, head, waiting and listed. */
@@ -98,12 +99,16 @@ struct alignas(cache_line) hw_channel {
 	bool runs() const { return state == sdma::chan_state_running && !waiting; }
 	/* It has a record that may be written. */
 	bool has_record() const { return state == sdma::chan_state_running || state == sdma::chan_state_halted; }
+	/* The client's record shows it. */
+	bool has_shown(u64 seq) const { return (remote ? remote->sent_completed() : written) >= seq; }
 	/* An armed interrupt is due: the client's record shows what it signals. */
 	bool has_reached_arm(u64 arm) const
 	{
-		if (state == sdma::chan_state_halted)
-			return !remote || remote->is_synced();
-		return (remote ? remote->sent_completed() : written) >= arm;
+		return state == sdma::chan_state_halted ? !remote || remote->is_synced() : has_shown(arm);
+	}
+	bool is_due(unsigned slot, u64 arm) const
+	{
+		return slot == dma::irq_completion ? has_shown(arm) : has_reached_arm(arm);
 	}
 
 	/* By its engine, or after that has ended: drops all references to the client's memory. */

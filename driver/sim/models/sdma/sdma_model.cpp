@@ -23,7 +23,7 @@ static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
 
 sdma_model::sdma_model(const config &cfg, faults *wrong)
 	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share, .files = {.any_file = cfg.any_file}},
-			std::min(2 * cfg.channels, max_vectors))
+			std::min(u32(dma::irq_slots) * cfg.channels, max_vectors))
 {
 	m_.wrong = wrong;
 	m_.channels = cfg_.channels;

@@ -18,7 +18,11 @@ public:
 	~sdma_model() override;
 
 	int start() override;
-	void set_in_client() override { m_.in_client = asym_barrier_ready(); }
+	void set_in_client() override
+	{
+		m_.in_client = asym_barrier_ready();
+		m_.irqs.set_in_client();
+	}
 	int share(u64 iova, void *vaddr, u64 size) override { return m_.space.share(iova, vaddr, size); }
 	std::shared_ptr<shared_mapping> memory() const override { return mem_; }
 

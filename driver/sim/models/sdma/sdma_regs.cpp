@@ -69,7 +69,7 @@ u64 sdma_model::read_global(u32 reg) const
 	case reg_version:
 		return version_major << 16 | version_minor;
 	case reg_caps:
-		return hw_cap_sleep | hw_cap_heartbeat | (m_.mem_size ? u64(hw_cap_memory) : 0) |
+		return hw_cap_sleep | hw_cap_heartbeat | hw_cap_completion | (m_.mem_size ? u64(hw_cap_memory) : 0) |
 		       (m_.mem_size && !cfg_.stale ? u64(hw_cap_memory_zeroed) : 0) |
 		       (m_.mem_size && m_.is_plain() ? u64(hw_cap_memory_cached) : 0) |
 		       (m_.in_client ? u64(hw_cap_sleep_ordered) : 0);
@@ -126,6 +126,8 @@ u64 sdma_model::read_channel(const hw_channel &ch, u32 reg) const
 		return load_relaxed(&ch.head);
 	case chan_debug:
 		return debug_bits(ch);
+	case chan_completion:
+		return ch.regs.completion;
 	}
 	return 0;
 }
@@ -230,6 +232,9 @@ int sdma_model::write_channel(hw_channel &ch, u32 offset, u32 value)
 		break;
 	case chan_coalesce:
 		r.coalesce = value;
+		break;
+	case chan_completion:
+		r.completion = value;
 		break;
 	}
 	return 0;

@@ -37,9 +37,11 @@ USDMA_API int usdma_completion_destroy(usdma_completion *completion);
 
 /*
  * Fills the SQE (a read) so that its CQE, with this user_data, arrives when all work submitted to the stream
- * before has ended. The caller submits it, alone or with others; the CQE also arrives when the work ended earlier.
- * res of the CQE: 8, or a negative errno of the ring (-ECANCELED: cancelled). On an error the SQE is not modified.
- * -EBUSY: the completion is outstanding already. Only one thread at a time may use a completion.
+ * before has ended, and not before. The caller submits it, alone or with others (also linked ones that need the
+ * work's data); the CQE also arrives when the work ended earlier. Where the device can signal the ring, no thread of
+ * the library is involved: one completion at a time of each of the first channels (the stream's), which is not behind a
+ * gate. res of the CQE: 8, or a negative errno of the ring (-ECANCELED: cancelled). On an error the SQE is not
+ * modified. -EBUSY: the completion is outstanding already. Only one thread at a time may use a completion.
  */
 USDMA_API int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
 				    uint64_t user_data);
@@ -64,6 +66,54 @@ USDMA_API int usdma_completion_finish(usdma_completion *completion);
  * usdma_completion_finish, of which -EAGAIN and -EINVAL.
  */
 USDMA_API int usdma_completion_take_error(usdma_completion *completion, struct usdma_error_info *info);
+
+/*
+ * A set of completions of one stream: one SQE for all of them, for programs that keep many in flight.
+ *
+ *	usdma_completion_set_create(stream, &set);
+ *	usdma_prep_completion_set(set, io_uring_get_sqe(&ring), ON_COPIES);      (once)
+ *	usdma_copy(stream, dst, src, len);
+ *	usdma_completion_mark(set, number);                                      (behind each copy)
+ *	…                                                 (a CQE with user_data ON_COPIES comes)
+ *	while ((n = usdma_completion_finish_many(set, ended, 64)) > 0)
+ *		…                                         (ended[i].user_data is a number, ended[i].error its result)
+ *
+ * A CQE may come early, and one may stand for several marks. Any thread may use a set.
+ */
+typedef struct usdma_completion_set usdma_completion_set;
+
+/* A mark that has ended. */
+struct usdma_completed {
+	uint64_t user_data;
+	int32_t error; /* as the return value of usdma_completion_finish */
+	uint32_t reserved;
+};
+
+/* Holds one descriptor. -EBADF, -ENODEV, -EMFILE, -ENFILE, -ENOMEM. */
+USDMA_API int usdma_completion_set_create(usdma_stream *stream, usdma_completion_set **out);
+/*
+ * Cancel its SQE first (io_uring_prep_cancel64), which otherwise stays in the ring. -EBUSY: a mark was not yet
+ * returned. -EBADF.
+ */
+USDMA_API int usdma_completion_set_destroy(usdma_completion_set *set);
+/*
+ * Fills the SQE, a multishot poll (IORING_POLL_ADD_MULTI): CQEs with this user_data come until one without
+ * IORING_CQE_F_MORE (it was cancelled, or the ring's CQEs overflowed), after which it is to be prepared again. Once for
+ * all rings. -EBADF.
+ */
+USDMA_API int usdma_prep_completion_set(usdma_completion_set *set, struct io_uring_sqe *sqe, uint64_t user_data);
+/*
+ * Marks the work submitted to the set's stream so far. When it has ended, also if it had before, a CQE comes, and
+ * usdma_completion_finish_many returns user_data. -EBADF: also that the stream was destroyed; -ENODEV, -ECANCELED: the
+ * stream accepts no work; -EAGAIN: no thread could be started; -ENOMEM.
+ */
+USDMA_API int usdma_completion_mark(usdma_completion_set *set, uint64_t user_data);
+/*
+ * Returns the number of marks that have ended, n at most, and them in order. -EAGAIN: none. Call it until it returns
+ * less than n: the next CQE may come only then. It may be called without a CQE, to poll. -EBADF, -EINVAL: n is 0, or
+ * more than INT_MAX.
+ */
+USDMA_API int usdma_completion_finish_many(usdma_completion_set *set, struct usdma_completed *out, unsigned n);
 
 #ifdef __cplusplus
 }

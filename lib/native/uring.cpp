@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The C API: completions in the caller's io_uring. Each has its own eventfd, so that a
- * CQE belongs to exactly one completion: reads of a shared eventfd complete in
- * unspecified order.
+ * The C API: completions in the caller's io_uring. Its ring reads an eventfd that is signalled once, for this
+ * completion only, as reads of a shared one complete in unspecified order: that of the hardware queue's interrupt,
+ * while no other completion uses it; else its own, which a thread of the library writes.
  */
 #include "usdma/uring.h"
 
 #include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/base/slab.h"
+#include "lib/core/stream/ring.h"
 #include "lib/native/handles.h"
 
 #include <liburing.h>
@@ -24,8 +25,23 @@ struct alignas(64) completion {
 	bool ended = false;     /* its eventfd was signalled */
 	u64 count = 0;          /* the kernel reads the eventfd into this */
 	core::stream_mark mark; /* its work */
+	core::signalling how = core::signalling::none;
+	core::ring_signal *signal = nullptr; /* armed, and not consumed */
 	unique_fd fd;
 };
+
+/* Reads of it return at once, and never change it in effect: of work that had ended before. -1: none. */
+int always_ready()
+{
+	static const int fd = [] {
+		const u64 most = ~u64(0) - 1;
+		const int made = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
+
+		return made < 0 || write(made, &most, sizeof(most)) == ssize_t(sizeof(most)) ? made : -1;
+	}();
+
+	return fd;
+}
 
 } // namespace
 
@@ -78,15 +94,14 @@ int usdma_completion_destroy(usdma_completion *completion)
 	return 0;
 }
 
-static int start(const char *call, completion *c, core::stream *s)
+/* -EBUSY; else the next start is prepared. */
+static int begin(const char *call, completion *c)
 {
 	if (load_acquire(&c->busy))
 		return fail(EBUSY, "%s: outstanding already; call usdma_completion_finish after its CQE", call);
 	store_relaxed(&c->count, u64(0));
 	c->ended = false;
-	if (const int err = core::stream_signal_eventfd(s, c->fd.get(), &c->mark))
-		return err;
-	store_release(&c->busy, 1u);
+	c->how = core::signalling::none;
 	return 0;
 }
 
@@ -97,10 +112,27 @@ int usdma_completion_start(usdma_completion *completion, usdma_stream *stream, i
 	need_pointer(fd);
 	struct completion *c = to_completion(completion);
 
-	if (const int err = start(__func__, c, s))
+	if (const int err = begin(__func__, c))
 		return err;
+	if (const int err = core::stream_signal_own(s, c->fd.get(), &c->mark))
+		return err;
+	store_release(&c->busy, 1u);
 	*fd = c->fd.get();
 	return 0;
+}
+
+static void prep_read(completion *c, io_uring_sqe *sqe)
+{
+	u64 *const to = c->signal ? &c->signal->count : &c->count;
+	int fd = c->signal ? c->signal->fd.get() : c->fd.get();
+
+	if (c->how == core::signalling::done) {
+		if (always_ready() >= 0)
+			fd = always_ready();
+		else
+			eventfd_signal(fd);
+	}
+	io_uring_prep_read(sqe, fd, to, sizeof(*to), 0);
 }
 
 int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
@@ -111,11 +143,14 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 	need_pointer(sqe);
 	struct completion *c = to_completion(completion);
 
-	if (const int err = start(__func__, c, s))
+	if (const int err = begin(__func__, c))
 		return err;
+	if (const int err = core::stream_signal_ring(s, c->fd.get(), &c->mark, &c->signal, &c->how))
+		return err;
+	store_release(&c->busy, 1u);
 	/* liburing 2.5 and newer sets only a part: the rest is io_uring_get_sqe()'s, which the caller need not use. */
 	*sqe = {};
-	io_uring_prep_read(sqe, c->fd.get(), &c->count, sizeof(c->count), 0);
+	prep_read(c, sqe);
 	sqe->user_data = user_data;
 	return 0;
 }
@@ -126,7 +161,13 @@ static bool signalled(completion *c)
 	struct pollfd p = {c->fd.get(), POLLIN, 0};
 	u64 n;
 
-	if (load_acquire(&c->count))
+	if (c->signal) {
+		if (!core::signal_end(c->signal))
+			return false;
+		c->signal = nullptr;
+		return true;
+	}
+	if (c->how == core::signalling::done || load_acquire(&c->count))
 		return true;
 	return poll(&p, 1, 0) == 1 && read(c->fd.get(), &n, sizeof(n)) == ssize_t(sizeof(n));
 }
@@ -169,6 +210,9 @@ int usdma_completion_finish(usdma_completion *completion)
 	if (const int err = check_ended(__func__, c))
 		return err;
 	const int err = core::stream_mark_result(&c->mark);
+	/* A device that signals what has not completed. */
+	if (unlikely(err == -EAGAIN))
+		return fail(EAGAIN, "%s: the work has not ended", __func__);
 	store_release(&c->busy, 0u);
 	return err;
 }

@@ -65,7 +65,7 @@ SPECIAL = {
 # By name, with the kind of type: h, a handle; p, a pointer; n, a number.
 NAMED = {
     'dev': 'h w.dev', 'stream': 'h w.stream', 'event': 'h w.event', 'start': 'h w.event', 'end': 'h w.event',
-    'completion': 'h w.completion', 'file': 'h w.file', 'offset': 'n 0', 'moved': 'p nullptr', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
+    'completion': 'h w.completion', 'set': 'h w.set', 'file': 'h w.file', 'offset': 'n 0', 'moved': 'p nullptr', 'sqe': 'p w.out<io_uring_sqe>()', 'dst': 'p w.mem', 'src': 'p w.mem + 8192', 'addr': 'p w.mem',
     'ptr': 'p w.mem', 'items': 'p &w.item', 'rect': 'p &w.rect', 'len': 'n 64', 'size': 'n 64', 'n': 'n 1', 'timeout_ms': 'n 100',
     'pattern_size': 'n 8', 'rules': 'p ""', 'fd': 'n w.fd', 'arg': 'p nullptr', 'name': 'p w.key', 'buf': 'p w.text',
     'activeStream': 'h w.stream', 'exeStream': 'h w.stream', 'stm': 'p w.stream', 'startEvent': 'h w.event', 'endEvent': 'h w.event',
@@ -82,7 +82,7 @@ NAMED = {
 }
 FUNCTIONS = {'aclrtHostFunc', 'aclrtCallback', 'void (*'}
 HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool', 'aclmdlRI',
-           'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *', 'usdma_file *'}
+           'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *', 'usdma_completion_set *', 'usdma_file *'}
 NUMBERS = {'size_t', 'uint64_t', 'uint32_t', 'int32_t', 'int64_t', 'int', 'unsigned', 'float', 'aclFloat16'}
 
 

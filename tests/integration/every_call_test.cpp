@@ -34,6 +34,7 @@ struct world : memory_for_results {
 	usdma_stream *stream = nullptr;
 	usdma_event *event = nullptr;
 	usdma_completion *completion = nullptr;
+	usdma_completion_set *set = nullptr;
 	char *mem, *host, *plain, *registered;
 	void *mem_to_free, *host_to_free;
 	usdma_copy_item item;
@@ -50,6 +51,7 @@ struct world : memory_for_results {
 		WORKS(usdma_event_create(dev, USDMA_EVENT_TIMING, &event));
 		WORKS(usdma_event_record(event, stream));
 		WORKS(usdma_completion_create(&completion));
+		WORKS(usdma_completion_set_create(stream, &set));
 		WORKS(usdma_device_alloc(dev, size, reinterpret_cast<void **>(&mem)));
 		WORKS(usdma_device_alloc(dev, size, &mem_to_free));
 		WORKS(usdma_host_alloc(dev, size, reinterpret_cast<void **>(&host)));
@@ -75,6 +77,8 @@ struct world : memory_for_results {
 		usdma_event_destroy(event);
 		usdma_completion_finish(completion);
 		usdma_completion_destroy(completion);
+		usdma_completion_finish_many(set, out<usdma_completed>(), 1);
+		usdma_completion_set_destroy(set);
 		usdma_device_free(mem);
 		usdma_host_free(host);
 		usdma_host_unregister(registered);

@@ -258,6 +258,7 @@ struct objects {
 	usdma_stream *stream;
 	usdma_event *event;
 	usdma_completion *completion;
+	usdma_completion_set *set;
 };
 
 struct named {
@@ -267,6 +268,7 @@ struct named {
 
 usdma_copy_rect some_rect;
 usdma_copy_item some_item;
+usdma_completed some_completed;
 usdma_error_info some_error = {sizeof(usdma_error_info), 0, 0, 0, "", 0, 0};
 usdma_device_info device_info = {sizeof(device_info), 0, "", "", "", 0, 0, 0, 0, 0, 0, 0, 0, 0};
 usdma_device_stats device_stats;
@@ -326,6 +328,10 @@ const named on_events[] = {
 	ON(usdma_event_sync(o.event, 0)),
 };
 const named on_completions[] = {
+	ON(usdma_completion_set_destroy(o.set)),
+	ON(usdma_prep_completion_set(o.set, reinterpret_cast<io_uring_sqe *>(sqe), 0)),
+	ON(usdma_completion_mark(o.set, 0)),
+	ON(usdma_completion_finish_many(o.set, &some_completed, 1)),
 	ON(usdma_completion_destroy(o.completion)),
 	ON(usdma_completion_finish(o.completion)),
 	ON(usdma_completion_take_error(o.completion, &some_error)),
@@ -357,8 +363,8 @@ int check_all_refused(const objects &o, const objects &good, const char *how)
 	int bad = count_not_refused(on_devices, o, -EBADF, how) + count_not_refused(on_streams, o, -EBADF, how) +
 		  count_not_refused(on_events, o, -EBADF, how) + count_not_refused(on_completions, o, -EBADF, how);
 
-	bad += count_not_refused(on_two, {o.dev, o.stream, good.event, good.completion}, -EBADF, how);
-	bad += count_not_refused(on_two, {o.dev, o.stream, o.event, o.completion}, -EBADF, how);
+	bad += count_not_refused(on_two, {o.dev, o.stream, good.event, good.completion, good.set}, -EBADF, how);
+	bad += count_not_refused(on_two, {o.dev, o.stream, o.event, o.completion, o.set}, -EBADF, how);
 	assert_int_equal(usdma_event_record(o.event, good.stream), -EBADF);
 	assert_int_equal(usdma_stream_wait_event(good.stream, o.event), -EBADF);
 	assert_int_equal(usdma_event_elapsed(o.event, good.event, &ns), -EBADF);
@@ -374,11 +380,13 @@ objects make()
 	WORKS(usdma_stream_create(o.dev, nullptr, &o.stream));
 	WORKS(usdma_event_create(o.dev, USDMA_EVENT_TIMING, &o.event));
 	WORKS(usdma_completion_create(&o.completion));
+	WORKS(usdma_completion_set_create(o.stream, &o.set));
 	return o;
 }
 
 void end(const objects &o)
 {
+	WORKS(usdma_completion_set_destroy(o.set));
 	WORKS(usdma_completion_destroy(o.completion));
 	WORKS(usdma_event_destroy(o.event));
 	WORKS(usdma_stream_destroy(o.stream));
@@ -393,24 +401,27 @@ static void invalid_handles(void **)
 	const objects none = {}, good = make(), dead = make();
 	const objects wild = {reinterpret_cast<usdma_device *>(stack), reinterpret_cast<usdma_stream *>(stack + 64),
 			      reinterpret_cast<usdma_event *>(stack + 128),
-			      reinterpret_cast<usdma_completion *>(stack + 192)};
+			      reinterpret_cast<usdma_completion *>(stack + 192),
+			      reinterpret_cast<usdma_completion_set *>(stack + 256)};
 	const objects other = {
 		reinterpret_cast<usdma_device *>(good.stream), reinterpret_cast<usdma_stream *>(good.event),
-		reinterpret_cast<usdma_event *>(good.completion), reinterpret_cast<usdma_completion *>(good.dev)};
+		reinterpret_cast<usdma_event *>(good.completion), reinterpret_cast<usdma_completion *>(good.dev),
+		reinterpret_cast<usdma_completion_set *>(good.completion)};
 	int bad;
 
+	WORKS(usdma_completion_set_destroy(dead.set));
 	WORKS(usdma_completion_destroy(dead.completion));
 	WORKS(usdma_event_destroy(dead.event));
 	WORKS(usdma_stream_destroy(dead.stream));
 	/* The device is still open: `good` has a reference. */
-	bad = check_all_refused({none.dev, dead.stream, dead.event, dead.completion}, good, "destroyed");
+	bad = check_all_refused({none.dev, dead.stream, dead.event, dead.completion, dead.set}, good, "destroyed");
 	bad += check_all_refused(none, good, "NULL") + check_all_refused(wild, good, "never made") +
 	       check_all_refused(other, good, "another kind");
 	assert_int_equal(usdma_host_alloc(wild.dev, 64, &allocated), -EBADF);
 	WORKS(usdma_close(dead.dev));
 	end(good);
 	const objects again = make();
-	bad += count_not_refused(on_devices, {dead.dev, nullptr, nullptr, nullptr}, -EBADF, "closed");
+	bad += count_not_refused(on_devices, {dead.dev, nullptr, nullptr, nullptr, nullptr}, -EBADF, "closed");
 	end(again);
 	assert_int_equal(bad, 0);
 }
@@ -442,6 +453,10 @@ static void null_pointers_and_bad_values(void **)
 		ON(usdma_event_create(o.dev, 0, nullptr)),
 		ON(usdma_event_elapsed(o.event, o.event, nullptr)),
 		ON(usdma_completion_create(nullptr)),
+		ON(usdma_completion_set_create(o.stream, nullptr)),
+		ON(usdma_prep_completion_set(o.set, nullptr, 0)),
+		ON(usdma_completion_finish_many(o.set, nullptr, 1)),
+		ON(usdma_completion_finish_many(o.set, &some_completed, 0)),
 		ON(usdma_prep_completion(o.completion, o.stream, nullptr, 0)),
 		ON(usdma_setting_set(nullptr, "1")),
 		ON(usdma_setting_set("spin_us", nullptr)),

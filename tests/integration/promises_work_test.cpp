@@ -490,13 +490,11 @@ static void completions(void **)
 	assert_int_equal(usdma_prep_completion(c, dead, &sqe, 1), -EBADF);
 	assert_memory_equal(&sqe, &untouched, sizeof(sqe));
 	/* All work has ended before: the CQE still comes. */
-	int fd = -1; /* the completion's fd; the process may open other fds */
 	for (uint64_t i = 1; i < 4; i++) {
 		io_uring_sqe *const next = r.sqe();
 
 		WORKS(usdma_prep_completion(c, s, next, i));
-		fd = next->fd;
-		assert_int_not_equal(fcntl(fd, F_GETFD), -1);
+		assert_int_not_equal(fcntl(next->fd, F_GETFD), -1);
 		sqe = untouched;
 		assert_int_equal(usdma_prep_completion(c, s, &sqe, 9), -EBUSY);
 		assert_memory_equal(&sqe, &untouched, sizeof(sqe));
@@ -504,8 +502,9 @@ static void completions(void **)
 		assert_int_equal(r.result(i), 8);
 		WORKS(usdma_completion_finish(c));
 	}
+	const int before = open_fds();
 	WORKS(usdma_completion_destroy(c));
-	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_int_equal(open_fds(), before - 1);
 }
 
 /* The ring's read is cancelled; the completion is reusable when the work has ended, not before. */

@@ -55,6 +55,7 @@ enum class handle_kind : u8 {
 	pool,
 	physical,
 	completion,
+	completion_set,
 	context,
 	notify,
 	model,

@@ -71,7 +71,10 @@ struct alignas(64) hw_queue {
 	u32 stuck = 0;             /* halted and could not be resumed */
 	u64 mark[grace_most] = {}; /* see grace_batches; 0: passed; under memory_state::lock */
 	u32 polls = 0;             /* timing late: queries that found work incomplete; atomic */
-	hwq_counters own_count;    /* counters of a queue without a slot in the status page */
+	struct ring_signal *signal = nullptr; /* see ring_signal.h; set under the lock, atomic */
+	bool monitored = false;               /* by the progress thread, for its user; atomic */
+	u64 halt_armed = 0;     /* monitor.cpp: number of service interrupts when it was armed for a halt */
+	hwq_counters own_count; /* counters of a queue without a slot in the status page */
 
 	/* False: the lock, which is held during a recovery, was not free in time. */
 	bool lock_until(deadline until);

@@ -4,6 +4,7 @@
 
 #include "driver/base/error.h"
 #include "driver/dma/striped.h"
+#include "lib/core/queue/ring_signal.h"
 
 #include <algorithm>
 #include <new>
@@ -123,6 +124,7 @@ void hwq_close(hw_queue *l)
 {
 	std::lock_guard guard(l->lock);
 
+	signal_close(l);
 	l->ch->ops->close(l->ch);
 	l->ch = nullptr;
 }

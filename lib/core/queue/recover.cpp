@@ -10,6 +10,7 @@
 #include "driver/base/log.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/recover.h"
+#include "lib/core/queue/ring_signal.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
 
@@ -46,6 +47,7 @@ static void wake_sleepers(hw_queue *l)
 	/* Must not block: the device's server shares the eventfd, and locks are held here. */
 	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
 		log_debug("waking hardware queue %u failed", l->ch->index);
+	signal_recheck(l);
 }
 
 void device_fail(device *dev, int err, const char *why)

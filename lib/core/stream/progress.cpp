@@ -49,6 +49,7 @@ struct progress_state {
 	u32 waiters = 0;    /* threads asleep on count */
 	u64 interrupts = 0; /* device interrupts that woke the thread */
 	u32 scans = 0;      /* passes over call_slots; under run_lock */
+	u32 late = 0;       /* as monitor_run(); atomic */
 	u64 tasks = 0;      /* ever queued; atomic */
 };
 
@@ -185,7 +186,7 @@ bool nothing_to_do()
 {
 	std::lock_guard guard(progress->list_lock);
 
-	return progress->gated.empty() && !progress->call_slots;
+	return progress->gated.empty() && !progress->call_slots && !monitor_any();
 }
 
 bool pass()
@@ -196,6 +197,7 @@ bool pass()
 	if (!nothing_to_do())
 		devices_poll();
 	signals_retry();
+	store_relaxed(&progress->late, u32(monitor_run()));
 	/* Before the streams, whose blocking calls wait for these. */
 	if (call_slot *ready = take_ready()) {
 		deliver_all(ready);
@@ -301,14 +303,22 @@ u64 arm_all(sleep_lists *to)
 	for (const call_slot *w = progress->call_slots; w; w = w->next)
 		all &= add_interest(&to->hw_queues, interest_of_call(w));
 	progress->list_lock.unlock();
+	const u64 interrupts = progress_interrupts();
+	u64 seq;
+	for (size_t i = 0; hw_queue *l = monitor_interest(i, interrupts, &seq); i++)
+		all &= add_interest(&to->hw_queues, {l, seq});
 	all &= signals_listen(&to->fds);
 	if (limits.polls_words)
 		devices_arm_held();
 	for (const interest &i : to->hw_queues) {
 		all &= listen(i.ln, &to->fds);
-		if (i.seq != no_arm)
-			hwq_arm_service(i.ln, i.seq);
+		if (i.seq == no_arm)
+			continue;
+		monitor_note_arm(i.ln, i.seq, interrupts);
+		hwq_arm_service(i.ln, i.seq);
 	}
+	if (load_relaxed(&progress->late))
+		limits.ns = std::min(limits.ns, ns_per_ms);
 	/* Without memory to wait for all interrupts, poll. */
 	if (!all)
 		return std::min(limits.ns, word_poll_ns);
@@ -424,6 +434,13 @@ bool progress_run_behind()
 	return notify(moved);
 }
 
+int progress_start()
+{
+	std::lock_guard guard(progress->list_lock);
+
+	return start();
+}
+
 u64 progress_interrupts()
 {
 	return load_relaxed(&progress->interrupts);
@@ -510,6 +527,7 @@ void progress_forget(device *dev)
 	call_slot *due = take_due();
 	progress->list_lock.unlock();
 	deliver_all(due);
+	monitor_forget(dev);
 }
 
 void progress_quiesce()

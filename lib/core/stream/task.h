@@ -223,6 +223,20 @@ void progress_kick();
 /* Sleeps until a pass has made progress, or until abs_ns. */
 void progress_wait(u32 seen, u64 abs_ns);
 u32 progress_count();
+/* -errno: the thread cannot be started. */
+int progress_start();
+/* The progress thread looks after this queue, see ring_signal.h. The caller then kicks it. */
+int monitor_add(hw_queue *l);
+bool monitor_any();
+/* In a pass. True: again in a millisecond. */
+bool monitor_run();
+/*
+ * The i-th queue (nullptr: no more), and the number to arm its service interrupt for; ~0: it is armed. interrupts: as
+ * progress_interrupts(). With scan_lock held, as the next.
+ */
+hw_queue *monitor_interest(size_t i, u64 interrupts, u64 *seq);
+void monitor_note_arm(hw_queue *l, u64 seq, u64 interrupts);
+void monitor_forget(const device *dev);
 /* The device is closing: delivers its pending calls. */
 void progress_forget(device *dev);
 /* Called after a device's opening was cleared and its streams ended: on return no pass uses its hardware queues. */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Completions of a stream's work in rings of the program (lib/native/uring.cpp, lib/native/completion_set.cpp). */
+#pragma once
+
+#include "lib/core/queue/ring_signal.h"
+#include "lib/core/stream/stream.h"
+
+#pragma GCC visibility push(default)
+namespace usdma::core {
+
+/*
+ * Sets the mark behind all work submitted so far, and has its end signalled exactly once: by *out (armed), or by a
+ * write to the eventfd fd, which is the caller's and stays open until then (none); or it has ended (done). fd is
+ * written by the thread that detects that where the device cannot: behind a gate, in a queue whose interrupt is in
+ * use.
+ */
+int stream_signal_ring(stream *s, int fd, stream_mark *mark, ring_signal **out, signalling *how);
+
+/* The same, always by a write to fd. */
+int stream_signal_own(stream *s, int fd, stream_mark *mark);
+
+/*
+ * The signals of a set of marks of one stream. They may come early, or one for several marks. By the device, where the
+ * queue's interrupt is free for as long as the set exists, else by the thread that detects that.
+ */
+struct set_signals {
+	ring_signal *by_device = nullptr;
+	unique_fd own;    /* where there is none */
+	u32 notified = 0; /* own was written since set_seen(); atomic */
+	u32 calls = 0;    /* not yet delivered; atomic */
+	device *dev = nullptr;
+	hw_queue *ln = nullptr;
+	u64 opening = 0; /* of the device: ln is valid */
+
+	int fd() const { return by_device ? by_device->fd.get() : own.get(); }
+};
+/* A mark of a set. */
+struct set_entry {
+	stream_mark mark;
+	set_signals *set = nullptr;
+	bool in_ring = false; /* no call: the device signals its number, once that is awaited */
+	u32 called = 0;       /* its call was delivered; atomic */
+};
+/* -EMFILE … */
+int set_signals_open(stream *s, set_signals *out);
+/* Nothing is outstanding. */
+void set_signals_close(set_signals *set);
+/* Sets the mark. If it is in the ring, the caller calls set_await() when it is the first that has not ended. */
+int set_mark(stream *s, set_signals *set, set_entry *e);
+/* As stream_mark_result(). */
+int set_result(set_entry *e, stream_error *out);
+/* Before the marks are checked: what completes later is signalled again. */
+void set_seen(set_signals *set);
+/* Signals at once. */
+void set_notify(set_signals *set);
+/* Signals once seq has completed. later: a signal comes before that, then call it again. */
+signalling set_await(set_signals *set, u64 seq);
+/* Nothing is outstanding. */
+void set_await_nothing(set_signals *set);
+
+} // namespace usdma::core
+#pragma GCC visibility pop

@@ -152,10 +152,9 @@ static aclError set_peer(const char *call, s32 peer, u8 on)
 		return bad_arg(call, "peerDeviceId %d is the current device itself", peer);
 	if (slot < 0)
 		return no_device(call, peer);
-	u8 *enabled = &peer_enabled[c->dev->slot][slot];
-	if (!on && !load_acquire(enabled))
+	const u8 before = exchange_acq_rel(&peer_enabled[c->dev->slot][slot], on);
+	if (!on && !before)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "access to device %d is not enabled", peer);
-	store_release(enabled, on);
 	return ACL_SUCCESS;
 }
 

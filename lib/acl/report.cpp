@@ -99,9 +99,16 @@ static bool by_process;
 static std::mutex shared_lock;
 static message_log shared_log;
 
+/* Destructors of other keys run after it, and may fail in a call that adds a line: it then makes a new log. */
+static void free_log(void *log)
+{
+	self().log = nullptr;
+	free(log);
+}
+
 static void make_key()
 {
-	log_key_made = pthread_key_create(&log_key, free) == 0;
+	log_key_made = pthread_key_create(&log_key, free_log) == 0;
 }
 
 static message_log *own_log()
@@ -161,14 +168,15 @@ static void add_message(const char *line, size_t len)
 		add_line(log, line, len);
 }
 
-static const char *give_messages(message_log *log)
+/* The text is the calling thread's, also of lines that threads share: calls of others must not change it. */
+static const char *give_messages(message_log *log, message_log *own)
 {
-	if (!log || !log->used)
+	if (!log || !log->used || !own)
 		return nullptr;
-	memcpy(log->given, log->lines, log->used);
-	log->given[log->used - 1] = '\0'; /* the last newline */
+	memcpy(own->given, log->lines, log->used);
+	own->given[log->used - 1] = '\0'; /* the last newline */
 	log->used = 0;
-	return log->given;
+	return own->given;
 }
 
 static void message(const char *call, aclError code, const char *fmt, va_list ap)
@@ -241,9 +249,9 @@ const char *aclGetRecentErrMsg(void)
 	std::unique_lock guard(shared_lock);
 
 	if (by_process)
-		return give_messages(&shared_log);
+		return give_messages(&shared_log, own_log());
 	guard.unlock();
-	return give_messages(self().log);
+	return give_messages(self().log, self().log);
 }
 
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level)

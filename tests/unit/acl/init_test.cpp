@@ -264,6 +264,14 @@ static void test_message_mode(void **)
 			text = aclGetRecentErrMsg();
 			CHECK(strstr(text, "aclrtGetDeviceCount") == text && strstr(text, "\naclrtGetRunMode"));
 			CHECK(!aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL));
+			/* The text is this thread's: another one's calls leave it. */
+			const std::string before = text;
+			CHECK(elsewhere([] {
+				      const aclError err = aclrtResetDevice(99);
+				      CHECK(aclGetRecentErrMsg());
+				      return err;
+			      }) == 107001);
+			CHECK(before == text);
 		});
 }
 

@@ -2,6 +2,9 @@
 /* Misuse of devices, contexts, streams, events, callbacks, notifies, virtual memory, keys and pools. */
 #include "misuse.h"
 
+#include <algorithm>
+#include <atomic>
+#include <pthread.h>
 #include <unistd.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
@@ -71,6 +74,58 @@ static void test_last_error(void **)
 	text = aclGetRecentErrMsg();
 	assert_non_null(text);
 	assert_true(strlen(text) < 4096 && strstr(text, "aclrtFree"));
+}
+
+/* A thread's text is freed when the thread ends; destructors of later keys may still make errors. */
+static void late_error(void *)
+{
+	static constexpr size_t like_text = 8216;
+	auto *block = static_cast<unsigned char *>(malloc(like_text));
+	const auto touched = [](unsigned char byte) { return byte != 0x5a; };
+
+	assert_non_null(block);
+	memset(block, 0x5a, like_text);
+	assert_int_equal(aclrtGetRunMode(nullptr), 100000);
+	assert_false(std::any_of(block, block + like_text, touched));
+	const char *text = aclGetRecentErrMsg();
+	assert_true(text && strstr(text, "aclrtGetRunMode"));
+	free(block);
+}
+
+static void test_late_errors(void **)
+{
+	pthread_key_t late;
+
+	assert_int_equal(aclrtGetRunMode(nullptr), 100000); /* its key is the first */
+	assert_int_equal(pthread_key_create(&late, late_error), 0);
+	std::thread([&] {
+		assert_int_equal(aclrtGetRunMode(nullptr), 100000);
+		assert_int_equal(pthread_setspecific(late, &late), 0);
+	}).join();
+	assert_int_equal(pthread_key_delete(late), 0);
+}
+
+static void test_peers_at_once(void **)
+{
+	for (unsigned round = 0; round < 200 * scale(); round++) {
+		std::atomic<unsigned> disabled{0}, ready{0};
+		const auto disable = [&] {
+			assert_int_equal(aclrtSetDevice(0), 0);
+			ready++;
+			while (ready < 2)
+				;
+			disabled += !aclrtDeviceDisablePeerAccess(1);
+		};
+
+		assert_int_equal(aclrtSetDevice(0), 0);
+		assert_int_equal(aclrtDeviceEnablePeerAccess(1, 0), 0);
+		std::thread other(disable);
+		disable();
+		other.join();
+		assert_int_equal(disabled, 1);
+		for (int uses = 0; uses < 3; uses++)
+			assert_int_equal(aclrtResetDevice(0), 0);
+	}
 }
 
 static void test_devices(void **)
@@ -542,6 +597,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_init),           cmocka_unit_test(test_last_error),
+		cmocka_unit_test(test_late_errors),    cmocka_unit_test(test_peers_at_once),
 		cmocka_unit_test(test_devices),        cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_streams),        cmocka_unit_test(test_events),
 		cmocka_unit_test(test_callbacks),      cmocka_unit_test(test_words_and_notifies),

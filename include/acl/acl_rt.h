@@ -1481,7 +1481,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const 
 						size_t height, aclrtMemcpyKind kind, aclrtStream stream);
 /*
  * numBatches (at most 4096) copies between host and device; attrs[k] gives the locations of the
- * items from attrsIndexes[k] on.  Returns when done.  *failIndex: the invalid item, or SIZE_MAX.  100000:
+ * items from attrsIndexes[k] on.  Returns when done; all items are checked before one is copied.  *failIndex: the
+ * item whose location, direction or submission failed, or SIZE_MAX.  100000:
  * NULL, numBatches 0, destMaxs[i] < sizes[i], or rsv not 0; 107000: attrsIndexes are not 0 and rising,
  * more than 4096, an item's address is not where attrs says, or both sides are of one kind; 507899: an
  * item's device address is not allocated; 107002.
@@ -1513,15 +1514,15 @@ ACL_FUNC_VISIBILITY aclError aclrtGetMemcpyDescSize(aclrtMemcpyKind kind, size_t
 /*
  * Writes a descriptor (64-byte aligned device memory) at once.  Mind the order: source first.  config:
  * NULL.  100000: NULL, count 0, config, or kind above 7; 207000: kind not INNER_DEVICE_TO_DEVICE;
- * 107000: count > 4 GiB, desc not aligned, or an address that is not the current device's memory;
- * 107002.
+ * 107000: count > 4 GiB, desc not aligned, or the three are not memory of one device; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, void *dstAddr,
 						size_t count, void *config);
 /*
  * Copies as the descriptor says when the stream reaches it: the addresses are read then.  The stream
  * must not be NULL.  100000: desc or stream NULL, or kind above 7; 207000: kind not
- * INNER_DEVICE_TO_DEVICE; 107000: desc not aligned device memory; the stream's codes.
+ * INNER_DEVICE_TO_DEVICE; 107000: desc not aligned memory of the stream's device; the stream's codes, of which
+ * 107017 is before 207000.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream stream);
 /*

@@ -7,6 +7,7 @@
 #include "lib/acl/capture.h"
 #include "lib/acl/copy_cached.h"
 #include "lib/acl/profile.h"
+#include "lib/core/check/race.h"
 
 #include "acl/rt_compat.h"
 
@@ -132,6 +133,20 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 	return capture_copies(call, s, &item, 1, &done);
 }
 
+/* What the documents of aclrtMemcpyAsync demand and the runtime does not check. */
+[[gnu::cold, gnu::noinline]] static void check_documents(const void *dst, const void *src, u32 kind)
+{
+	static constexpr u64 documented_alignment = 64;
+	const core::endpoints e = core::translate_both(dst, src);
+
+	if ((reinterpret_cast<u64>(dst) | reinterpret_cast<u64>(src)) % documented_alignment)
+		core::race_rule("dst or src is not aligned to 64 bytes", "addresses that are multiples of 64");
+	if (kind == ACL_MEMCPY_HOST_TO_HOST &&
+	    (e.dst.cls == core::mem_class::device || e.src.cls == core::mem_class::device))
+		core::race_rule("kind is ACL_MEMCPY_HOST_TO_HOST, and a side is device memory",
+				"the kind of the copy, or ACL_MEMCPY_DEFAULT");
+}
+
 /* The order of the checks is part of the interface. */
 [[gnu::noinline]] static aclError memcpy_checked(const char *call, void *dst, size_t max, const void *src, size_t count,
 						 u32 kind, aclrtStream stream)
@@ -149,6 +164,8 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 	if (!stream)
 		if (const aclError err = get_any_stream(call, nullptr, &s))
 			return err;
+	if (unlikely(documents_count()))
+		check_documents(dst, src, kind);
 	if (kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE)
 		return memcpy_buffered(call, s, dst, src, count);
 	const core::endpoints e = core::translate_both(dst, src);

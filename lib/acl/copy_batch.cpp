@@ -3,6 +3,7 @@
 #include "lib/acl/copy.h"
 #include "lib/acl/capture.h"
 #include "lib/acl/profile.h"
+#include "lib/core/check/race.h"
 
 #include <algorithm>
 
@@ -33,15 +34,15 @@ static bool reserved_clear(const aclrtMemcpyBatchAttr &a)
 	return std::all_of(std::begin(a.rsv), std::end(a.rsv), [](u8 byte) { return !byte; });
 }
 
-/* The checks on the arrays; *done: there is nothing to copy. */
+/* The checks on the arrays; *done: there is nothing to copy. An error of them concerns no item. */
 static aclError check_arrays(const batch &b, bool *done)
 {
+	*b.fail = SIZE_MAX;
 	*done = false;
 	if (!b.sizes || !b.n)
 		return bad_arg(b.call, "sizes is NULL or numBatches is 0");
 	if (all_empty(b)) {
 		*done = true;
-		*b.fail = SIZE_MAX;
 		return ACL_SUCCESS;
 	}
 	if (!b.dsts || !b.maxs || !b.srcs || !b.attrs || !b.indexes)
@@ -52,7 +53,6 @@ static aclError check_arrays(const batch &b, bool *done)
 	for (size_t i = 0; i < std::min(b.attr_count, b.n); i++)
 		if (!reserved_clear(b.attrs[i]))
 			return bad_arg(b.call, "attrs[%zu].rsv is not zero", i);
-	*b.fail = SIZE_MAX;
 	return ACL_SUCCESS;
 }
 
@@ -162,15 +162,41 @@ static aclError run_attribute(const batch &b, core::stream *s, size_t from, size
 	return bad;
 }
 
+/* f(from, end, sides) for each attribute and the items that have it, until one fails. */
+template <class F> static aclError each_attribute(const batch &b, const F &f)
+{
+	aclError err = ACL_SUCCESS;
+
+	for (size_t a = 0; a < b.attr_count && !err; a++)
+		err = f(b.indexes[a], a + 1 < b.attr_count ? b.indexes[a + 1] : b.n, sides_of(b.attrs[a]));
+	return err;
+}
+
+/* The documents of aclrtMemcpyBatchAsync permit one direction in a call; the runtime accepts both. */
+static void check_directions(const batch &b)
+{
+	bool to = false, from = false;
+
+	each_attribute(b, [&](size_t, size_t, core::sides said) {
+		to |= said.dst >= 0;
+		from |= said.src >= 0;
+		return ACL_SUCCESS;
+	});
+	if (to && from)
+		core::race_rule("a batch copies in both directions, its documents permit one",
+				"a batch from the host to the device, and another one back");
+}
+
 static aclError run(const batch &b, core::stream *s, bool async)
 {
 	aclError err = refuse_hot(b.call);
 
-	for (size_t a = 0; a < b.attr_count && !err; a++) {
-		const size_t end = a + 1 < b.attr_count ? b.indexes[a + 1] : b.n;
-
-		err = run_attribute(b, s, b.indexes[a], end, sides_of(b.attrs[a]), async);
-	}
+	if (unlikely(documents_count()))
+		check_directions(b);
+	if (!err)
+		err = each_attribute(b, [&](size_t from, size_t end, core::sides said) {
+			return run_attribute(b, s, from, end, said, async);
+		});
 	if (unlikely(s->order) && !err)
 		core::copy_check_batch(s, core::copy_list(b.dsts, b.srcs, b.sizes, sizeof(void *)), b.n);
 	self().tasks += !err;
@@ -191,6 +217,18 @@ static aclError batch_async(const batch &b, aclrtStream stream)
 	if (!err)
 		err = get_stream(b.call, stream, &s);
 	return err ? err : run(b, s, true);
+}
+
+/* As in the runtime, no item is copied if one of them is wrong. */
+static aclError check_items(const batch &b)
+{
+	return each_attribute(b, [&](size_t from, size_t end, core::sides said) {
+		aclError bad = ACL_SUCCESS;
+
+		for (; from < end && !bad; from++)
+			bad = check_item(b, from, core::translate_both(b.dsts[from], b.srcs[from]), said, false);
+		return bad;
+	});
 }
 
 /* Uses a temporary stream, so that it does not wait for any other stream. */
@@ -223,7 +261,10 @@ static aclError batch_sync(const batch &b)
 	if (b.n > most_sync)
 		return fault(b.call, ACL_ERROR_RT_PARAM_INVALID, "numBatches is %zu, the most is %zu", b.n, most_sync);
 	const context_guard c;
-	return c ? run_sync(b, c->dev) : no_context(b.call);
+	if (!c)
+		return no_context(b.call);
+	err = check_items(b);
+	return err ? err : run_sync(b, c->dev);
 }
 
 } // namespace usdma::acl

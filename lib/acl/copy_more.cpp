@@ -26,14 +26,19 @@ static aclError check_desc_kind(const char *call, aclrtMemcpyKind kind)
 {
 	if (u32(kind) > ACL_MEMCPY_INTER_DEVICE_TO_DEVICE)
 		return bad_arg(call, "kind %u is unknown", u32(kind));
+	return ACL_SUCCESS;
+}
+
+static aclError check_desc_supported(const char *call, aclrtMemcpyKind kind)
+{
 	if (kind != ACL_MEMCPY_INNER_DEVICE_TO_DEVICE)
 		return unsupported(call, "kind %u: descriptors are for INNER_DEVICE_TO_DEVICE (6)", u32(kind));
 	return ACL_SUCCESS;
 }
 
-static bool on_device(const core::translation &p, const core::device *dev)
+static bool on_device(const core::translation &p, unsigned slot)
 {
-	return p.cls == core::mem_class::device && p.size && p.slot == dev->slot;
+	return p.cls == core::mem_class::device && p.size && p.slot == slot;
 }
 
 static aclError check_desc_address(const char *call, const void *desc)
@@ -52,11 +57,13 @@ static aclError write_desc(const char *call, const context *c, void *desc, const
 			   size_t count)
 {
 	const core::endpoints e = core::translate_both(dst, src);
+	const unsigned slot = core::translate(desc).slot;
 	memcpy_desc d{};
 
-	if (!on_device(core::translate(desc), c->dev) || !on_device(e.dst, c->dev) || !on_device(e.src, c->dev))
+	/* Of any device: the runtime compares those of src and dst, and the engine of desc's device reads it. */
+	if (!on_device(e.dst, slot) || !on_device(e.src, slot))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
-			     "desc %p, src %p and dst %p must all be memory of device %d", desc, src, dst, c->id);
+			     "desc %p, src %p and dst %p must all be memory of one device", desc, src, dst);
 	d.len_high = u32(count >> 32);
 	d.len_low = u32(count);
 	d.src = e.src.dma;
@@ -182,7 +189,9 @@ aclError aclrtGetMemcpyDescSize(aclrtMemcpyKind kind, size_t *descSize)
 {
 	if (!descSize)
 		return bad_arg(__func__, "descSize is NULL");
-	const aclError err = check_desc_kind(__func__, kind);
+	aclError err = check_desc_kind(__func__, kind);
+	if (!err)
+		err = check_desc_supported(__func__, kind);
 	if (!err)
 		*descSize = sizeof(memcpy_desc);
 	return err;
@@ -195,6 +204,8 @@ aclError aclrtSetMemcpyDesc(void *desc, aclrtMemcpyKind kind, void *srcAddr, voi
 	if (!desc || !srcAddr || !dstAddr || !count || config)
 		return bad_arg(__func__, "desc, srcAddr or dstAddr is NULL, count is 0, or config is not NULL");
 	err = check_desc_kind(__func__, kind);
+	if (!err)
+		err = check_desc_supported(__func__, kind);
 	if (err)
 		return err;
 	if (count > most_desc)
@@ -218,11 +229,16 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 		return err;
 	if (unlikely(!stream_live(stream)))
 		return bad_stream(__func__, stream);
-	err = check_desc_address(__func__, desc);
+	err = check_desc_supported(__func__, kind);
+	if (!err)
+		err = check_desc_address(__func__, desc);
 	if (!err)
 		err = get_stream(__func__, stream, &s);
 	if (unlikely(err))
 		return err;
+	if (!on_device(core::translate(desc), s->dev->slot))
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "desc %p is not memory of the stream's device",
+			     desc);
 	self().tasks++;
 	return submit(__func__, s, [=](core::stream *to) { return core::copy_indirect_async(to, desc); },
 		      {{desc, sizeof(memcpy_desc)}});

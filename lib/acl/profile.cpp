@@ -8,7 +8,7 @@
 
 namespace usdma::acl {
 
-u8 hot_refused = undecided;
+u8 hot_refused = undecided, strict_documents;
 
 /* Calls that the runtime's documentation marks as not supported on Atlas A2 (910B) and A3 (910C). */
 static constexpr std::string_view not_on_910 = "aclrtCntNotifyCreate,aclrtCntNotifyDestroy,aclrtCntNotifyGetId,"
@@ -86,8 +86,10 @@ static void decide()
 		hot |= refused && wrapped_calls[i].hot;
 		store_relaxed(&call_refused[i], u8(refused));
 	}
-	if (hot)
+	/* Calls of the fast path are refused, and checked, in their slow paths. */
+	if (hot || c.checks.strict)
 		core::translations_stay_uncached();
+	store_relaxed(&strict_documents, u8(c.checks.strict));
 	/* After the others: refuse_named() decides by this one. */
 	store_release(&hot_refused, u8(hot));
 }

@@ -23,6 +23,7 @@ extern const unsigned wrapped_count;
 inline constexpr u8 undecided = 2; /* the settings have not been read */
 extern u8 call_refused[];          /* in that order; atomic: 0, 1 or undecided */
 extern u8 hot_refused;             /* one of the fast path is */
+extern u8 strict_documents;        /* USDMA_CHECK=strict: set before that */
 
 /* 207000 if the call is refused. */
 [[gnu::cold, gnu::noinline]] aclError refuse_wrapped(unsigned index);
@@ -40,6 +41,12 @@ template <unsigned index, auto call, class... A> [[gnu::cold, gnu::noinline]] ac
 inline aclError refuse_hot(const char *call)
 {
 	return likely(!load_relaxed(&hot_refused)) ? ACL_SUCCESS : refuse_named(call);
+}
+
+/* Uses that the documents forbid and the runtime accepts are reported. In the slow paths of the fast path's calls. */
+inline bool documents_count()
+{
+	return load_relaxed(&strict_documents);
 }
 
 /* Before a context is created. -EINVAL: a name of the setting cannot be refused. */

@@ -47,6 +47,11 @@ void race_writes_anywhere();
 /* The program frees a block: nothing may use it any more. */
 void race_block_free(u64 key);
 
+/* ---- rules ----------------------------------------------------------------------------------------- */
+
+/* The calling thread's call does what its documents forbid (USDMA_CHECK=strict). Both are static texts. */
+void race_rule(const char *broken, const char *fix);
+
 /* ---- streams -------------------------------------------------------------------------------------- */
 
 /* 0: none. */

@@ -251,6 +251,8 @@ std::string kind_of(const race_finding &f)
 		return "read of unwritten memory";
 	case race_kind::batch:
 		return "overlap in a batch";
+	case race_kind::rule:
+		return "use against the documents";
 	case race_kind::no_order:
 		break;
 	}
@@ -375,6 +377,21 @@ std::string location_json(const race_location &w, const std::vector<frame> &allo
 	       ", \"bytes\": " + std::to_string(w.bytes) + ", \"stack\": " + stack_json(allocated) + "}";
 }
 
+/* There is one operation, and no order that is missing. */
+written_report write_rule(const race_finding &f, const report_stacks &from, u64 number)
+{
+	const side by = side_of(f, true, from);
+	written_report r;
+
+	r.kind = kind_of(f);
+	r.text = "usdma: check " + std::to_string(number) + ": " + r.kind + ": " + by.call + ": " + f.rule + "\n" +
+		 stack_text(by.stack, "    ") + "  fix: " + f.rule_fix + "\n";
+	r.json = "{\"report\": " + std::to_string(number) + ", \"kind\": " + quoted(r.kind) +
+		 ", \"first\": null, \"second\": " + side_json(by) + ", \"where\": " + location_json(f.where, {}) +
+		 ", \"missing\": " + quoted(f.rule) + ", \"fix\": " + quoted(f.rule_fix) + "}\n";
+	return r;
+}
+
 written_report write_report(const race_finding &f, const report_stacks &from, u64 number)
 {
 	const side a = side_of(f, false, from), b = side_of(f, true, from);
@@ -493,7 +510,7 @@ void race_report(const race_finding &f, const report_stacks &from)
 		{f.first.stack, f.second.stack, f.where.stack, f.first.frames, f.second.frames, f.where.frames},
 		f.first_writes,
 		f.second_writes,
-		f.first.what,
+		f.rule ? f.rule : f.first.what,
 		f.second.what};
 	const auto it = s.all.find(key);
 
@@ -506,7 +523,7 @@ void race_report(const race_finding &f, const report_stacks &from)
 		return;
 	}
 	const calls_own saved;
-	const written_report r = write_report(f, from, s.reports + 1);
+	const written_report r = f.rule ? write_rule(f, from, s.reports + 1) : write_report(f, from, s.reports + 1);
 	const bool hidden = is_suppressed(r.text);
 	s.all.emplace(key, counted{hidden ? 0 : ++s.reports, 1});
 	if (hidden) {
@@ -554,7 +571,7 @@ void race_report_end(race_dropped d)
 	append_line("{\"summary\": " + std::to_string(s.reports) + ", \"counts\": " + counts_text(s) +
 		    ", \"suppressed\": " + std::to_string(s.suppressed) + ", \"dropped\": " + dropped_text(d) + "}\n");
 	if (s.reports || d.any())
-		write_all(STDERR_FILENO, "usdma: check: " + std::to_string(s.reports) + " races, found " +
+		write_all(STDERR_FILENO, "usdma: check: " + std::to_string(s.reports) + " reports, found " +
 						 counts_text(s) + " times; dropped: " + dropped_text(d) + "\n");
 }
 

@@ -100,6 +100,7 @@ enum class race_kind : u8 {
 	source_changed, /* the second is a store of the CPU that was found by its effect */
 	unwritten,      /* there is no first: nothing has written what the second reads */
 	batch,          /* both are items of one call */
+	rule,           /* there is no first: the documents of a call forbid what the second does */
 };
 
 struct race_finding {
@@ -108,6 +109,7 @@ struct race_finding {
 	race_operation first, second;
 	race_location where;
 	u64 first_item = 0, second_item = 0; /* batch: their numbers */
+	const char *rule = nullptr, *rule_fix = nullptr;
 };
 
 /* What went beyond the limits. */

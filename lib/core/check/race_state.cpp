@@ -429,6 +429,19 @@ void race_access(const char *what, std::span<const stream_access> ranges)
 		within_race([&](race_state &r) { r.submit(r.host, what, ranges); });
 }
 
+void race_rule(const char *broken, const char *fix)
+{
+	within_race([&](race_state &r) {
+		race_finding f = {};
+
+		f.kind = race_kind::rule;
+		f.second = *r.operations.find(r.operation("copy", r.host));
+		f.rule = broken;
+		f.rule_fix = fix;
+		race_report(f, r.stacks);
+	});
+}
+
 u64 race_stream_mark(context_id s)
 {
 	u64 mark = 0;

@@ -30,6 +30,8 @@ static bool parse_word(string_view word, check_words *out)
 		return !std::exchange(out->race, true);
 	if (word == "unwritten")
 		return !std::exchange(out->unwritten, true);
+	if (word == "strict")
+		return !std::exchange(out->strict, true);
 	if (word == "guard")
 		return !std::exchange(out->guard, true);
 	if (out->timing != check_timing::plain)
@@ -53,8 +55,8 @@ int check_parse(string_view text, check_words *out)
 	}
 	if (!good)
 		return fail(EINVAL,
-			    "\"%.*s\" is no check: there are race, unwritten and guard with race, and late, early or "
-			    "shuffle[:SEED], with a comma between two",
+			    "\"%.*s\" is no check: there are race, unwritten and guard with race, strict, and late, "
+			    "early or shuffle[:SEED], with a comma between two",
 			    int(text.size()), text.data());
 	if ((c.unwritten || c.guard) && !c.race)
 		return fail(EINVAL, "\"%.*s\" is no check: %s needs race, as in race,%s", int(text.size()), text.data(),

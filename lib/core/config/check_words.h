@@ -18,12 +18,13 @@ struct check_words {
 	bool implied = false;   /* the timing: of race, on devices that have it */
 	bool drawn = false;     /* shuffle without a seed: it was drawn */
 	bool guard = false;     /* with race: pages in use are protected */
+	bool strict = false;    /* what documents forbid and the interface accepts */
 	u64 seed = 0;
 };
 
 /*
  * "race" and one of "late", "early", "shuffle" and "shuffle:SEED", or one of them; "unwritten" and "guard" with
- * "race". -EINVAL with a text.
+ * "race"; "strict" with any. -EINVAL with a text.
  */
 int check_parse(std::string_view text, check_words *out);
 /* The device string with what an embedded software device has to know of the checks. */

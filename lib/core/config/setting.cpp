@@ -64,8 +64,9 @@ static constexpr setting all_settings[] = {
 	words<&config::check>(
 		"check", setting_type::text,
 		"race: accesses without an order are reported; unwritten, with race: also reads of device memory that "
-		"nothing wrote; guard, with race: also accesses by the CPU to pages that a copy uses; late, "
-		"early or shuffle[:SEED]: hostile but legal timing of software devices, late with race; empty: none"),
+		"nothing wrote; guard, with race: also accesses by the CPU to pages that a copy uses; strict: what the "
+		"documents of ACL forbid and the interface accepts; late, early or shuffle[:SEED]: hostile but legal "
+		"timing of software devices, late with race; empty: none"),
 	words<&config::check_report>("check_report", setting_type::text,
 				     "file to which reports of check are appended as lines of JSON; empty: none"),
 	words<&config::check_suppressions>(

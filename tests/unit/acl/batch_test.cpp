@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* aclrtMemcpyBatch and its three variants: code, failIndex, and the data copied before the invalid item. */
+/* aclrtMemcpyBatch and its three variants: code, failIndex, and the data that is copied. */
 #include "misuse.h"
 
 #include <vector>
@@ -73,7 +73,7 @@ static void test_arguments(void **)
 	assert_int_equal(aclrtMemcpyBatch(b.dst.data(), b.max.data(), b.src.data(), b.size.data(), 0, b.attr.data(),
 					  b.index.data(), 1, &b.fail),
 			 100000);
-	assert_int_equal(b.fail, untouched);
+	assert_int_equal(b.fail, SIZE_MAX);
 	/* If all sizes are 0, the other pointers are not checked. */
 	assert_int_equal(
 		aclrtMemcpyBatchAsync(nullptr, nullptr, nullptr, zero, 4, nullptr, nullptr, 0, &b.fail, nullptr), 0);
@@ -85,12 +85,12 @@ static void test_arguments(void **)
 						       i == 3 ? nullptr : b.attr.data(),
 						       i == 4 ? nullptr : b.index.data(), 1, &b.fail, f.stream),
 				 100000);
-	assert_int_equal(b.fail, untouched);
+	assert_int_equal(b.fail, SIZE_MAX);
 	b.max[2] = 63;
-	expect(f, b, 100000, untouched);
+	expect(f, b, 100000, SIZE_MAX);
 	b.max[2] = 64;
 	b.attr[0].rsv[15] = 1;
-	expect(f, b, 100000, untouched);
+	expect(f, b, 100000, SIZE_MAX);
 	b.attr[0].rsv[15] = 0;
 	expect(f, b, 0, SIZE_MAX);
 }
@@ -205,12 +205,24 @@ static void test_streams(void **)
 	assert_int_equal(aclrtSynchronizeStream(nullptr), 0);
 }
 
-/* Items before the invalid one are copied, later ones are not; from pinned and from pageable memory. */
+static void expect_bytes(fixture &f, const char *want, size_t len)
+{
+	std::vector<char> got(block);
+
+	assert_int_equal(aclrtMemcpy(got.data(), block, f.dev, block, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+	assert_memory_equal(got.data(), want, len);
+	for (size_t i = len; i < 600 * 64; i++)
+		assert_int_equal(got[i], 0);
+}
+
+/*
+ * Items before the invalid one are copied, later ones are not; from pinned and from pageable memory. The synchronous
+ * form checks all of them before it copies.
+ */
 static void test_data(void **)
 {
 	fixture f;
 	auto gen = rng(3);
-	std::vector<char> got(block);
 
 	for (int pageable = 0; pageable < 2; pageable++) {
 		char *from = static_cast<char *>(pageable ? f.heap : f.pin);
@@ -219,13 +231,13 @@ static void test_data(void **)
 		fill_random(from, block, gen);
 		assert_int_equal(aclrtMemset(f.dev, block, 0, block), 0);
 		b.src[500] = nullptr;
+		assert_int_equal(b.sync(), 107000);
+		assert_int_equal(b.fail, 500);
+		expect_bytes(f, from, 0);
 		assert_int_equal(b.async(f.stream), 107000);
 		assert_int_equal(b.fail, 500);
 		assert_int_equal(aclrtSynchronizeStream(f.stream), 0);
-		assert_int_equal(aclrtMemcpy(got.data(), block, f.dev, block, ACL_MEMCPY_DEVICE_TO_HOST), 0);
-		assert_memory_equal(got.data(), from, 500 * 64);
-		for (size_t i = 500 * 64; i < 600 * 64; i++)
-			assert_int_equal(got[i], 0);
+		expect_bytes(f, from, 500 * 64);
 	}
 }
 

@@ -309,6 +309,7 @@ static void test_descriptors(void **)
 		ROW(100000, aclrtMemcpyAsyncWithDesc(f.dev, KIND(8), f.stream)),
 		ROW(207000, aclrtMemcpyAsyncWithDesc(f.dev, KIND(3), f.stream)),
 		ROW(107017, aclrtMemcpyAsyncWithDesc(f.dev, KIND(6), f.dead_stream)),
+		ROW(107017, aclrtMemcpyAsyncWithDesc(f.dev, KIND(3), f.dead_stream)),
 		ROW(107000, aclrtMemcpyAsyncWithDesc(f.pin, KIND(6), f.stream)),
 		ROW(107000, aclrtMemcpyAsyncWithDesc(static_cast<char *>(f.dev) + 8, KIND(6), f.stream)),
 		ROW(107003, aclrtMemcpyAsyncWithDesc(f.dev, KIND(6), f.foreign)),

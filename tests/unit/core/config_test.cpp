@@ -76,7 +76,7 @@ static void checks(void **)
 		{"shuffle:9", "sim:timing=shuffle@9"}, {"race", "sim:timing=late"},
 		{"race,early", "sim:timing=early"},    {"shuffle:9,race", "sim:timing=shuffle@9"},
 		{"race,unwritten", "sim:timing=late"}, {"unwritten,early,race", "sim:timing=early"},
-		{"race,guard", "sim:timing=late"}};
+		{"race,guard", "sim:timing=late"},     {"early,strict", "sim:timing=early"}};
 
 	for (const auto &[value, device] : good) {
 		const config c = parse({{"USDMA_CHECK", value}});
@@ -87,9 +87,10 @@ static void checks(void **)
 		assert_int_equal(c.checks.race, strstr(value, "race") != nullptr);
 		assert_int_equal(c.checks.unwritten, strstr(value, "unwritten") != nullptr);
 		assert_int_equal(c.checks.guard, strstr(value, "guard") != nullptr);
+		assert_int_equal(c.checks.strict, strstr(value, "strict") != nullptr);
 	}
 	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guards",
-				"race,race", "race,", "races", "race,unwritten,unwritten"})
+				"race,race", "race,", "races", "race,unwritten,unwritten", "strict,strict"})
 		assert_names(parse({{"USDMA_CHECK", bad}}), "there are race, unwritten and guard with race,");
 	for (const char *alone : {"unwritten", "late,unwritten"})
 		assert_names(parse({{"USDMA_CHECK", alone}}), "unwritten needs race");

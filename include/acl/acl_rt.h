@@ -937,7 +937,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr 
 /* ACL_DEV_FEATURE_SUPPORT or not.  100000: NULL; 107001: no such device; 107000: no such feature. */
 ACL_FUNC_VISIBILITY aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatureType,
 						      int32_t *value);
-/* Priorities 0 and 0: all streams have the same. Either pointer may be NULL. 107002. */
+/* Priorities 7 and 0; streams are not scheduled by them here. Either pointer may be NULL. Needs no context. */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority);
 /*
  * Each is -1: not counted. 100000: NULL, or utilizationExtend is not NULL; 107001: no such device.
@@ -1183,7 +1183,7 @@ ACL_FUNC_VISIBILITY aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtr
 ACL_FUNC_VISIBILITY aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize);
 /*
  * checkResult: 1 when all addresses are device memory of memType (ACL_RT_MEM_TYPE_*).  100000: NULL or
- * size 0; 107000: reserve or memType wrong.
+ * size 0; 107000: reserve or memType wrong; 107002.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uint32_t *checkResult,
 					       uint32_t reserve);
@@ -1222,11 +1222,11 @@ ACL_FUNC_VISIBILITY aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHo
  * 207001: cannot be pinned.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag);
-/* 100000: NULL; 507911: not the start of a registration. */
+/* 100000: NULL; 107002; 507911: not the start of a registration. */
 ACL_FUNC_VISIBILITY aclError aclrtHostUnregister(void *ptr);
 /*
  * The device's address of registered memory (for kernels; copies take the host address).  100000: NULL
- * or flag not 0; 107000: not mapped.
+ * or flag not 0; 107002; 107000: not mapped.
  */
 ACL_FUNC_VISIBILITY aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag);
 /*
@@ -1287,11 +1287,11 @@ ACL_FUNC_VISIBILITY aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribu
  * Reserves size bytes of device addresses (rounded up to 2 MiB) until aclrtReleaseMemAddress; they take no
  * memory, and 32 TiB are usually possible.  expectPtr: NULL, or the address wanted.  flags 0, or 1 for huge
  * pages; alignment 0 or a power of two.  100000: NULL, size 0 or other flags; 107000: the address is
- * unavailable, alignment, or more than 256 TiB; 107002; 207001: the process has not enough addresses left.
+ * unavailable, alignment, or more than 256 TiB; 207001: the process has not enough addresses left. Needs no context.
  */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
 						    uint64_t flags);
-/* 207000: only other devices have such addresses. 100000: NULL, size 0 or other flags than 0 and 1. */
+/* As aclrtReserveMemAddress; 207000 with a profile of 910B. */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment,
 							      void *expectPtr, uint64_t flags);
 /* 100000: NULL; 107000: not the start of a reservation, or something is still mapped there. */
@@ -1364,8 +1364,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemSetPidToShareableHandleV2(void *shareableHa
 							       size_t pidNum);
 /*
  * Imports memory that this or another process exported, for a device; each import is freed with aclrtFreePhysical,
- * in any order with the export. 100000: NULL; 107001: no such device; 107000: no such export; 207006: this process is
- * not permitted; 207001: cannot be mapped here.
+ * in any order with the export. 100000: NULL; 107001: no such device; 107002; 107000: no such export; 207006: this
+ * process is not permitted; 207001: cannot be mapped here.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId,
 							       aclrtDrvMemHandle *handle);
@@ -1447,7 +1447,7 @@ ACL_FUNC_VISIBILITY aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32
 /*
  * Copies count bytes and returns when done; does not wait for streams.  The addresses decide the direction.
  * 100000: NULL, or kind not 0 ... 5; 107000: count > destMax, overlapping host memory, or a device
- * address that is not allocated; 107002; 507052: the transfer failed.
+ * address that is not allocated; 107002 (not if dst is src, which is 0); 507052: the transfer failed.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count,
 					 aclrtMemcpyKind kind);
@@ -1576,8 +1576,8 @@ ACL_FUNC_VISIBILITY aclError aclrtReduceAsync(void *dst, const void *src, uint64
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStream(aclrtStream *stream);
 /*
- * The same. priority: any value is clamped to the device's range, which is 0 alone: all streams have the same
- * priority. flag: ACL_STREAM_*, unknown bits are ignored. 100000: NULL; 107002; 207008.
+ * The same. priority: values above 7 count as 7; aclrtStreamGetPriority returns it. flag: ACL_STREAM_*, unknown bits
+ * are ignored. 100000: NULL; 107002; 207008.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag);
 /* The same from a configuration; NULL: the defaults.  100000: stream NULL; 107002; 207008. */
@@ -1611,9 +1611,9 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStream(aclrtStream stream);
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 /* COMPLETE or NOT_READY; does not wait and takes no error.  100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
-/* A small integer, unique among live streams. 100000: NULL; 107017; 107002. */
+/* A small integer, unique among live streams. 100000: NULL; 107017; 107002: stream NULL, and no context. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId);
-/* Gives 0, the priority of every stream. 100000: NULL; 107017; 107002. */
+/* As given at creation or as attribute. 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
 /* As given at creation.  100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
@@ -1854,7 +1854,7 @@ ACL_FUNC_VISIBILITY aclError aclrtValueWait(void *devAddr, uint64_t value, uint3
  * above 1; 107002; 207009: none left.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag);
-/* 100000: NULL; 107017. */
+/* 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyNotify(aclrtNotify notify);
 /* Sets it, in stream order.  100000: NULL; 107017; 107003. */
 ACL_FUNC_VISIBILITY aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream);
@@ -1888,7 +1888,7 @@ ACL_FUNC_VISIBILITY aclError aclrtNotifyImportByKey(aclrtNotify *notify, const c
  * 107002; 207009.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag);
-/* 100000: NULL; 107017. */
+/* 100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtCntNotifyDestroy(aclrtCntNotify cntNotify);
 /* Changes the count as info says, in stream order.  100000: NULL; 107000: mode; 107017; 107003. */
 ACL_FUNC_VISIBILITY aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream,

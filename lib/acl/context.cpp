@@ -12,7 +12,7 @@ static std::mutex options_lock;
 
 static bool valid_opt(aclSysParamOpt opt)
 {
-	return opt >= ACL_OPT_DETERMINISTIC && opt <= ACL_OPT_ENABLE_KERNEL_EARLY_START;
+	return opt >= ACL_OPT_DETERMINISTIC && opt <= ACL_OPT_STRONG_CONSISTENCY;
 }
 
 static aclError unknown_opt(const char *call, aclSysParamOpt opt)

@@ -241,13 +241,13 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 		return bad_copy(__func__, dst, src, kind);
 	if (unlikely(count > destMax))
 		return beyond(__func__, count, destMax);
+	if (unlikely(dst == src))
+		return ACL_SUCCESS;
 	const context_guard c;
 	if (unlikely(!c))
 		return no_context(__func__);
 	if (const aclError refused = capture_allows(__func__))
 		return refused;
-	if (unlikely(dst == src))
-		return ACL_SUCCESS;
 	if (unlikely(overlap(dst, src, count)) && core::translate(dst).cls != core::mem_class::device)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p overlap within %zu bytes", dst,
 			     src, count);

@@ -51,8 +51,20 @@ static int use_primary(s32 id, unsigned slot)
 	if (err || (!p.ctx && (err = context_create(id, true, &p.ctx))))
 		return err;
 	p.uses++;
-	set_current(p.ctx);
+	set_current_primary(p.ctx);
 	return 0;
+}
+
+bool use_primary_again(unsigned slot)
+{
+	if (core::forked())
+		return false;
+	std::lock_guard guard(primaries->lock);
+	context *const c = primaries->of[slot].ctx;
+
+	if (c)
+		set_current_primary(c);
+	return c;
 }
 
 /* Drops a use (or all); *last: the context, if that was the last use. */

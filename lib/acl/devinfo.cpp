@@ -233,10 +233,8 @@ aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatu
 
 aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority)
 {
-	if (!has_context())
-		return no_context(__func__);
 	if (leastPriority)
-		*leastPriority = 0;
+		*leastPriority = most_priority;
 	if (greatestPriority)
 		*greatestPriority = 0;
 	return ACL_SUCCESS;

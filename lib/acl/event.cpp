@@ -327,11 +327,6 @@ aclError aclrtSynchronizeEvent(aclrtEvent event)
 
 aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
 {
-	event_guard e;
-	const aclError err = get_event(__func__, event, &e);
-
-	if (err)
-		return err;
 	if (timeout == 0 || timeout < -1)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
 	return synchronize(__func__, event, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
@@ -394,8 +389,7 @@ aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint
 	if (!event || flag > ACL_EVENT_WAIT_EXTERNAL)
 		return bad_arg(__func__, "event is NULL, or flag %u is unknown", flag);
 	if (flag == ACL_EVENT_WAIT_EXTERNAL && timeout)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %u s, with EXTERNAL it must be 0",
-			     timeout);
+		return bad_arg(__func__, "timeout is %u s, with EXTERNAL it must be 0", timeout);
 	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never(),
 		    flag == ACL_EVENT_WAIT_EXTERNAL);
 }

@@ -76,7 +76,7 @@ aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback)
 aclError aclrtExceptionInfoCallbackRegister(aclrtExceptionInfoCallback callback)
 {
 	if (!callback)
-		return bad_arg(__func__, "callback is NULL");
+		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "callback is NULL");
 	std::lock_guard guard(lock);
 	auto *const end = callbacks.fn + callbacks.count;
 	if (std::find(callbacks.fn + 1, end, callback) != end)

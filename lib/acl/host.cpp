@@ -129,6 +129,8 @@ aclError aclrtHostUnregister(void *ptr)
 
 	if (!ptr)
 		return bad_arg(__func__, "ptr is NULL");
+	if (!has_context())
+		return no_context(__func__);
 	err = core::host_unregister(ptr);
 	if (err == -ENOENT)
 		return fault(__func__, ACL_ERROR_HOST_MEMORY_NOT_REGISTERED,
@@ -142,6 +144,8 @@ aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag)
 		return bad_arg(__func__, "pHost or pDevice is NULL");
 	if (flag)
 		return bad_arg(__func__, "flag is 0x%x, it must be 0", flag);
+	if (!has_context())
+		return no_context(__func__);
 	u64 flags;
 	if (!core::host_registration(pHost, &flags) || !(flags & ACL_HOST_REG_MAPPED))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pHost %p is not registered as mapped", pHost);

@@ -241,7 +241,7 @@ aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uin
 	if (reserve || !memType || (memType & ~valid))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "reserve is not 0, or memType 0x%x is unknown",
 			     memType);
-	if (core::forked())
+	if (!has_context())
 		return no_context(__func__);
 	*checkResult = (memType & ACL_RT_MEM_TYPE_DEV) != 0;
 	for (u32 i = 0; i < size; i++) {

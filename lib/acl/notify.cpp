@@ -299,6 +299,8 @@ static aclError kill(const char *call, void *handle, bool counts)
 
 	if (err)
 		return err;
+	if (!has_context())
+		return no_context(call);
 	if (!core::handle_end<notify>(n, handle))
 		return fault(call, ACL_ERROR_RT_INVALID_HANDLE, "%p was destroyed just now by another thread", handle);
 	notify_unref(n);

@@ -23,5 +23,6 @@ inline constexpr soc soc_910c = {"Ascend910_9362", "Ascend910_93"}, soc_910b = {
 inline constexpr const char *chip_name = "Ascend910";
 inline constexpr u32 soc_cube_cores = 20, soc_vector_cores = 40;
 inline constexpr u32 soc_arch = 2201;
+inline constexpr u32 most_priority = 7; /* of streams: the least urgent; 0 is the most urgent */
 
 } // namespace usdma::acl

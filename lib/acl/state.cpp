@@ -138,11 +138,18 @@ static void set_current(context *c, u64 generation)
 	(void)registered;
 	self().generation = generation;
 	self().ctx = c;
+	self().primary = 0;
 }
 
 void set_current(context *c)
 {
 	set_current(c, c ? load_relaxed(&c->generation) : 0);
+}
+
+void set_current_primary(context *c)
+{
+	set_current(c);
+	self().primary = u8(c->dev->slot + 1);
 }
 
 bool set_current_handle(const void *handle)
@@ -167,7 +174,10 @@ void set_default_device(s32 id)
 context *current_slow()
 {
 	const s32 id = load_relaxed(&default_device);
+	const u8 primary = self().primary;
 
+	if (primary && use_primary_again(primary - 1u))
+		return self().ctx;
 	if (id < 0 || core::forked() || aclrtSetDevice(id))
 		return nullptr;
 	return self().ctx;
@@ -331,20 +341,23 @@ static aclError take_default(const char *call, stream_guard *out)
 	return ACL_SUCCESS;
 }
 
-aclError get_any_stream(const char *call, aclrtStream handle, stream_guard *out)
+aclError get_stream_alone(const char *call, aclrtStream handle, stream_guard *out)
 {
 	return handle ? take_stream(call, handle, out) : take_default(call, out);
+}
+
+aclError get_any_stream(const char *call, aclrtStream handle, stream_guard *out)
+{
+	const aclError err = get_stream_alone(call, handle, out);
+
+	return likely(err || !handle || has_context()) ? err : no_context(call);
 }
 
 aclError get_stream(const char *call, aclrtStream handle, stream_guard *out)
 {
 	const aclError err = get_any_stream(call, handle, out);
 
-	if (unlikely(err) || !handle)
-		return err;
-	if (unlikely(!has_context()))
-		return no_context(call);
-	return likely(owner_of(*out) == current_now()) ? ACL_SUCCESS : foreign_stream(call, handle);
+	return unlikely(err) || !handle || likely(owner_of(*out) == current_now()) ? err : foreign_stream(call, handle);
 }
 
 aclError get_device(const char *call, core::device_guard *out)

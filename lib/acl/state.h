@@ -50,6 +50,7 @@ struct thread_state {
 	u32 tasks;          /* submitted by this thread */
 	bool starved;       /* no memory for the read section of its first call */
 	u8 capture_mode;    /* of aclmdlRICaptureThreadExchangeMode */
+	u8 primary;         /* ctx is the primary context of slot primary - 1 by aclrtSetDevice; 0: it is not */
 	u32 capture_thread; /* a number; 0: it has begun no capture yet */
 	message_log *log;
 };
@@ -67,7 +68,10 @@ inline context *current_now()
 
 	return likely(c && load_acquire(&c->generation) == self().generation) ? c : nullptr;
 }
-/* As current_now(), but first sets the default device if the thread has no context; nullptr (no message): none. */
+/*
+ * As current_now(), for a thread whose context is no more: takes the primary context that its device has by now, or
+ * sets the default device; nullptr (no message): none.
+ */
 context *current_slow();
 /* Not in a child of fork, which has a copy of its parent's. */
 inline bool has_current()
@@ -158,10 +162,17 @@ int context_allows_end(const context *c);
 bool context_destroy(context *c, bool force);
 /* c: nullptr, or a context that cannot be destroyed meanwhile. */
 void set_current(context *c);
+/*
+ * As aclrtSetDevice(): the thread uses the primary context of c's device, also a later one. The runtime's threads
+ * refer to the slot of it, not to the context.
+ */
+void set_current_primary(context *c);
 /* False: not a live context, and nothing has changed. */
 bool set_current_handle(const void *handle);
 /* The primary context of a slot, or nullptr. */
 context *primary_of(unsigned slot);
+/* Makes it current. False: there is none. */
+bool use_primary_again(unsigned slot);
 /* aclInit's default device for threads that have none; -1: none. */
 void set_default_device(s32 id);
 
@@ -207,6 +218,8 @@ enum event_word { word_kind = 0, word_flags = 1, word_shared = 2, word_record = 
 aclError get_stream(const char *call, aclrtStream handle, stream_guard *out);
 /* As get_stream(), but accepts streams of any context. */
 aclError get_any_stream(const char *call, aclrtStream handle, stream_guard *out);
+/* As get_any_stream(); the thread needs no context if the handle is not NULL. */
+aclError get_stream_alone(const char *call, aclrtStream handle, stream_guard *out);
 /* The device of the calling thread's context. */
 aclError get_device(const char *call, core::device_guard *out);
 

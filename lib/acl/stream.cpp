@@ -4,6 +4,7 @@
 #include "lib/acl/capture.h"
 #include "lib/acl/hooks.h"
 #include "lib/acl/report_thread.h"
+#include "lib/acl/soc.h"
 #include "lib/acl/state.h"
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 
 namespace usdma::acl {
 
-inline constexpr u32 most_priority = 7;       /* of the interface; streams of this device all have priority 0 */
 inline constexpr size_t most_streams = 65536; /* the core's limit */
 /* Streams whose synchronisation does not wait: the host does not track their work. */
 inline constexpr u32 unwaited = ACL_STREAM_PERSISTENT | ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
@@ -25,7 +25,26 @@ void report_stream_state(aclrtStream handle, aclrtStreamState state)
 	state_hooks->call(handle, state);
 }
 
-static aclError create(const char *call, aclrtStream *out, u32 flags)
+/* A word with two numbers: the tag, and above it the priority, which no stream here is scheduled by. */
+static void set_half(u64 *word, unsigned half, u32 value)
+{
+	u64 now = load_relaxed(word);
+
+	while (!cmpxchg_acq_rel(word, &now, (now & ~(u64(~0u) << 32 * half)) | u64(value) << 32 * half))
+		;
+}
+
+static u32 half_of(const u64 *word, unsigned half)
+{
+	return u32(load_relaxed(word) >> 32 * half);
+}
+
+static void set_priority(core::stream *s, u32 priority)
+{
+	set_half(&s->user[word_tag], 1, std::min(priority, most_priority));
+}
+
+static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
 {
 	core::stream_options opt;
 	core::stream *s;
@@ -43,6 +62,7 @@ static aclError create(const char *call, aclrtStream *out, u32 flags)
 		return fault(call, ACL_ERROR_RT_NO_STREAM_RESOURCE, "%s", error_text());
 	if (err)
 		return core_fault(call, err, at::memory);
+	set_priority(s, priority);
 	*out = core::stream_handle(s);
 	report_stream_state(*out, ACL_RT_STREAM_STATE_CREATE_POST);
 	return ACL_SUCCESS;
@@ -89,9 +109,9 @@ static aclError destroy(const char *call, aclrtStream handle, bool force)
 static bool is_done(aclrtStream handle)
 {
 	const core::read_section in;
-	const context *c = handle || !in ? nullptr : current_now();
+	const context *c = in ? current_now() : nullptr;
 
-	if (!in || (handle ? !stream_live(handle) : !c))
+	if (!c || (handle && !stream_live(handle)))
 		return false;
 	return core::stream_spin(handle ? as_stream(handle) : c->deflt);
 }
@@ -101,7 +121,7 @@ static inline bool query_quick(aclrtStream stream)
 {
 	const core::read_section in;
 
-	return in && stream_live(stream) && core::stream_is_done(core::stream_of(stream));
+	return in && current_now() && stream_live(stream) && core::stream_is_done(core::stream_of(stream));
 }
 
 [[gnu::noinline]] static aclError query_slow(aclrtStream stream, aclrtStreamStatus *status)
@@ -178,13 +198,14 @@ static aclError set_attr(const char *call, core::stream *s, aclrtStreamAttr attr
 		return v.overflowSwitch ? unsupported(call, "copies do no arithmetic that could overflow") :
 					  ACL_SUCCESS;
 	case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
-		store_relaxed(&s->user[word_tag], u64(v.userCustomTag));
+		set_half(&s->user[word_tag], 0, v.userCustomTag);
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_CACHE_OP_INFO:
 		store_relaxed(&s->user[word_cache], u64(v.cacheOpInfoSwitch));
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_PRIORITY:
-		return ACL_SUCCESS; /* clamped to the range of the device, which is 0 */
+		set_priority(s, v.streamPriority);
+		return ACL_SUCCESS;
 	}
 	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
 }
@@ -199,12 +220,13 @@ static aclError get_attr(const char *call, const core::stream *s, aclrtStreamAtt
 	case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_USER_CUSTOM_TAG:
-		v->userCustomTag = u32(load_relaxed(&s->user[word_tag]));
+		v->userCustomTag = half_of(&s->user[word_tag], 0);
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_CACHE_OP_INFO:
 		v->cacheOpInfoSwitch = u32(load_relaxed(&s->user[word_cache]));
 		return ACL_SUCCESS;
 	case ACL_STREAM_ATTR_PRIORITY:
+		v->streamPriority = half_of(&s->user[word_tag], 1);
 		return ACL_SUCCESS;
 	}
 	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "attribute %d is unknown", attr);
@@ -233,17 +255,17 @@ extern "C" {
 
 aclError aclrtCreateStream(aclrtStream *stream)
 {
-	return create(__func__, stream, 0);
+	return create(__func__, stream, 0, 0);
 }
 
-aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t, uint32_t flag)
+aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)
 {
-	return create(__func__, stream, flag);
+	return create(__func__, stream, priority, flag);
 }
 
 aclError aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle)
 {
-	return create(__func__, stream, handle ? u32(handle->flag) : 0);
+	return create(__func__, stream, handle ? handle->priority : 0, handle ? u32(handle->flag) : 0);
 }
 
 aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle(void)
@@ -300,8 +322,6 @@ aclError aclrtSynchronizeStream(aclrtStream stream)
 
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)
 {
-	if (stream && !stream_live(stream))
-		return bad_stream(__func__, stream);
 	if (timeout == 0 || timeout < -1)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
 	return synchronize(__func__, stream, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
@@ -323,7 +343,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 
 	if (!streamId)
 		return bad_arg(__func__, "streamId is NULL");
-	const aclError err = get_any_stream(__func__, stream, &s);
+	const aclError err = get_stream_alone(__func__, stream, &s);
 	if (!err)
 		*streamId = int32_t(s->id & 0x7fffffff);
 	return err;
@@ -331,7 +351,9 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
 
 int32_t rtStreamGetSqid(const void *stm, uint32_t *sqId)
 {
-	return aclrtStreamGetId(const_cast<void *>(stm), reinterpret_cast<int32_t *>(sqId));
+	const aclError err = aclrtStreamGetId(const_cast<void *>(stm), reinterpret_cast<int32_t *>(sqId));
+
+	return err || has_context() ? err : no_context(__func__);
 }
 
 int32_t rtStreamGetCqid(const void *stm, uint32_t *cqId, uint32_t *logicCqId)
@@ -352,7 +374,7 @@ aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
 		return bad_arg(__func__, "priority is NULL");
 	const aclError err = get_any_stream(__func__, stream, &s);
 	if (!err)
-		*priority = 0;
+		*priority = half_of(&s->user[word_tag], 1);
 	return err;
 }
 

@@ -94,13 +94,6 @@ aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribute *attributes, size
 	return no_migration(__func__, attributes && ptr && data && dataSizes);
 }
 
-aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t, void *, uint64_t flags)
-{
-	if (!virPtr || !size || flags > 1)
-		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags are not 0 or 1");
-	return unsupported(__func__, "there are no such addresses here: use aclrtReserveMemAddress");
-}
-
 aclError aclrtMemMapSelectedLink(void *virPtrDst, size_t size, void *virPtrSrc, uint32_t linkIdx)
 {
 	if (!virPtrDst || !virPtrSrc || !size || linkIdx > ACL_RT_MEM_LINK_IDX_1)

@@ -62,17 +62,18 @@ static aclError get_physical(const char *call, const void *handle, physical_guar
 	return ACL_SUCCESS;
 }
 
-/* The device that owns the memory, or through which host memory is accessed. */
+/*
+ * The device that owns the memory, or through which host memory is accessed: the first one in threads without a
+ * context, as the runtime needs none for it.
+ */
 static aclError device_of(const char *call, const aclrtPhysicalMemProp &p, core::device **dev)
 {
 	const context_guard c;
-	const bool host = on_host(p);
-	const int slot = host ? (c ? int(c->dev->slot) : -1) : slot_of(p.location.id);
+	const s64 id = !on_host(p) ? p.location.id : c ? c->id : 0;
+	const int slot = slot_of(id);
 
-	if (!host && slot < 0)
-		return no_device(call, p.location.id);
 	if (slot < 0)
-		return no_context(call);
+		return no_device(call, id);
 	return check(call, core::device_get(unsigned(slot), dev), at::open);
 }
 
@@ -97,6 +98,21 @@ static aclError create(const char *call, aclrtDrvMemHandle *handle, size_t size,
 	*prop_of(p) = prop;
 	*handle = core::physical_handle(p);
 	return ACL_SUCCESS;
+}
+
+static aclError reserve(const char *call, void **out, size_t size, size_t alignment, void *expected, u64 flags)
+{
+	u64 va;
+
+	if (!out || !size || flags > 1)
+		return bad_arg(call, "virPtr is NULL, size is 0, or flags 0x%llx are unknown",
+			       static_cast<unsigned long long>(flags));
+	if (core::forked())
+		return no_context(call);
+	const int err = core::vmm_reserve(size, alignment, reinterpret_cast<u64>(expected), &va);
+	if (!err)
+		*out = reinterpret_cast<void *>(va);
+	return check(call, err, at::memory);
 }
 
 static aclError map(const char *call, void *va, size_t size, size_t offset, aclrtDrvMemHandle handle, u64 flags,
@@ -187,6 +203,8 @@ static aclError import_number(const char *call, u64 number, s32 id, aclrtDrvMemH
 
 	if (slot < 0)
 		return no_device(call, id);
+	if (!has_context())
+		return no_context(call);
 	err = core::device_get(unsigned(slot), &dev);
 	if (err)
 		return core_fault(call, err, at::open);
@@ -220,17 +238,13 @@ extern "C" {
 
 aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)
 {
-	u64 va;
+	return reserve(__func__, virPtr, size, alignment, expectPtr, flags);
+}
 
-	if (!virPtr || !size || flags > 1)
-		return bad_arg(__func__, "virPtr is NULL, size is 0, or flags 0x%llx are unknown",
-			       static_cast<unsigned long long>(flags));
-	if (!has_context())
-		return no_context(__func__);
-	const int err = core::vmm_reserve(size, alignment, reinterpret_cast<u64>(expectPtr), &va);
-	if (!err)
-		*virPtr = reinterpret_cast<void *>(va);
-	return check(__func__, err, at::memory);
+/* There is one range of addresses. */
+aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)
+{
+	return reserve(__func__, virPtr, size, alignment, expectPtr, flags);
 }
 
 aclError aclrtReleaseMemAddress(void *virPtr)

@@ -337,7 +337,7 @@ void test_event_codes(void **)
 	IS(207000, aclrtRecordEventWithFlag(plain, r.s, ACL_EVENT_RECORD_EXTERNAL));
 	IS(207000, aclrtRecordEventWithFlag(time, r.s, ACL_EVENT_RECORD_EXTERNAL));
 	IS(207000, aclrtStreamWaitEventWithFlag(r.s, plain, 0, ACL_EVENT_WAIT_EXTERNAL));
-	IS(107000, aclrtStreamWaitEventWithFlag(r.s, live, 1, ACL_EVENT_WAIT_EXTERNAL));
+	IS(100000, aclrtStreamWaitEventWithFlag(r.s, live, 1, ACL_EVENT_WAIT_EXTERNAL));
 	GOOD(aclrtStreamWaitEventWithFlag(r.s, live, 0, ACL_EVENT_WAIT_EXTERNAL));
 	IS(107000, aclrtStreamWaitEventWithFlag(r.s, live, 0, ACL_EVENT_WAIT_EXTERNAL));
 	IS(107000, aclrtRecordEvent(live, r.s));

@@ -79,8 +79,8 @@ static void test_devices(void **)
 		ROW(107001, aclrtGetDeviceCapability(99, feature, &id)),
 		ROW(107000, aclrtGetDeviceCapability(0, static_cast<aclrtDevFeatureType>(2), &id)),
 		ROW(0, aclrtGetDeviceCapability(0, feature, &id) ?: id != ACL_DEV_FEATURE_NOT_SUPPORT),
-		ALONE(107002, aclrtDeviceGetStreamPriorityRange(nullptr, nullptr)),
-		ROW(0, aclrtDeviceGetStreamPriorityRange(&id, nullptr) ?: id),
+		ALONE(0, aclrtDeviceGetStreamPriorityRange(nullptr, nullptr)),
+		ROW(0, aclrtDeviceGetStreamPriorityRange(&id, nullptr) ?: id - 7),
 		ROW(0, aclrtDeviceGetStreamPriorityRange(nullptr, &id) ?: id),
 		ROW(100000, aclrtGetDeviceUtilizationRate(0, nullptr)),
 		ROW(107001, aclrtGetDeviceUtilizationRate(99, &load)),
@@ -154,19 +154,22 @@ static void test_devices(void **)
 static void test_contexts(void **)
 {
 	static int64_t v;
-	static const auto none = static_cast<aclSysParamOpt>(99), early_start = ACL_OPT_ENABLE_KERNEL_EARLY_START;
+	static const auto none = static_cast<aclSysParamOpt>(99), early_start = ACL_OPT_ENABLE_KERNEL_EARLY_START,
+			  strong = ACL_OPT_STRONG_CONSISTENCY;
 	static const row rows[] = {
-		ALONE(107002, aclrtCtxSetSysParamOpt(early_start, 1)),
+		ROW(100000, aclrtCtxSetSysParamOpt(early_start, 1)),
+		ALONE(107002, aclrtCtxSetSysParamOpt(strong, 1)),
 		ROW(100000, aclrtCtxGetSysParamOpt(early_start, nullptr)),
 		ROW(100000, aclrtCtxGetSysParamOpt(none, &v)),
-		ALONE(107002, aclrtCtxGetSysParamOpt(early_start, &v)),
+		ALONE(107002, aclrtCtxGetSysParamOpt(strong, &v)),
 		ROW(100000, aclrtSetSysParamOpt(none, 1)),
 		ROW(100000, aclrtGetSysParamOpt(early_start, nullptr)),
 		ROW(100000, aclrtGetSysParamOpt(none, &v)),
-		ROW(107021, aclrtGetSysParamOpt(early_start, &v)),
-		ROW(0, aclrtSetSysParamOpt(early_start, 7)          ?:
-			       aclrtGetSysParamOpt(early_start, &v) ?:
-								      v != 7),
+		ROW(100000, aclrtGetSysParamOpt(early_start, &v)),
+		ROW(107021, aclrtGetSysParamOpt(strong, &v)),
+		ROW(0, aclrtSetSysParamOpt(strong, 7)          ?:
+			       aclrtGetSysParamOpt(strong, &v) ?:
+								 v != 7),
 	};
 
 	run_rows(rows);
@@ -267,6 +270,7 @@ static void test_events(void **)
 		ROW(107003, aclrtStreamWaitEvent(f.foreign, f.event)),
 		ROW(100000, aclrtStreamWaitEventWithFlag(f.stream, nullptr, 0, 0)),
 		ROW(100000, aclrtStreamWaitEventWithFlag(f.stream, f.event, 0, 2)),
+		ROW(100000, aclrtStreamWaitEventWithFlag(f.stream, f.event, 1, 1)),
 		ROW(107029, aclrtStreamWaitEventWithFlag(f.stream, f.event, 0, 1)),
 		ROW(100000, aclrtGetEventId(nullptr, &u)),
 		ROW(100000, aclrtGetEventId(f.event, nullptr)),

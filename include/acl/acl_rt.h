@@ -1393,8 +1393,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemMapSetLink(aclrtDrvMemHandle handle, aclrtM
  * A printable key (64 characters and a NUL; len at least 65) with which other processes can import [devPtr, devPtr
  * + size). flags 0, or 1: any process of this user is permitted. Freeing the memory closes the export, and gives back
  * its descriptors; imports stay valid, and the memory counts as used until they are closed. 100000: NULL; 107000: size
- * or len 0 or too small, flags, or not device memory of one block; 207000: another process's memory, or a device whose
- * memory cannot be shared.
+ * or len 0 or too small, flags, devPtr not a multiple of 4096, or not device memory of one block; 207000: another
+ * process's memory, or a device whose memory cannot be shared.
  */
 ACL_FUNC_VISIBILITY aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags);
 /* Permits more processes to import it.  100000: NULL; 107000: num 0 or no such key. */
@@ -1424,8 +1424,9 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportPidInterServer(const char *key, ac
 /* 1: copies between the two devices work.  107000: NULL; 100000: the same device; 107001: no such device. */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
 /*
- * Lets the current device access the peer's memory. 200006: flags not 0; 107002; 100000: the current device
- * itself; 107001: no such device.
+ * Lets the current device access the peer's memory. Copies and reductions between memory of aclrtMalloc of two devices
+ * need this in both directions, or answer 507899. 200006: flags not 0; 107002; 100000: the current device itself;
+ * 107001: no such device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 /*
@@ -1456,9 +1457,9 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy(void *dst, size_t destMax, const void *
  * side may be touched before the stream is synchronised.  With pageable memory: waits for the stream,
  * copies, and returns when done.  kind HOST_TO_BUF_TO_DEVICE: src is read before it returns.  100000:
  * NULL, or kind not 0 ... 5; 107000: count > destMax, a kind that does not fit the classes, or a range
- * that extends beyond its block; 507899: a device address that is not allocated; 207000: both sides host
- * memory; the stream's codes.  An earlier failure of the stream is left to its next synchronisation, also
- * where the copy waits for the stream.
+ * that extends beyond its block; 507899: a device address that is not allocated, or memory of two devices
+ * without access to each other (aclrtDeviceEnablePeerAccess); 207000: both sides host memory; the stream's codes.  An
+ * earlier failure of the stream is left to its next synchronisation, also where the copy waits for the stream.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsync(void *dst, size_t destMax, const void *src, size_t count,
 					      aclrtMemcpyKind kind, aclrtStream stream);
@@ -1556,7 +1557,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpyToSymbolAsync(const void *symbol, const 
  * dst[i] = op(dst[i], src[i]) over count BYTES of device memory, in stream order.  100000: NULL,
  * reserve not NULL, or type; 107000: count 0 or not whole elements, kind, SUM of more than 4 GiB, or
  * not device memory; 207000: the device lacks the type or the operation; 107008: not aligned to the
- * element; the stream's codes.
+ * element; 507899: memory of two devices without access to each other; the stream's codes.
  */
 ACL_FUNC_VISIBILITY aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduceKind kind,
 					      aclDataType type, aclrtStream stream, void *reserve);
@@ -1617,7 +1618,7 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamGetId(aclrtStream stream, int32_t *strea
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority);
 /* As given at creation.  100000: NULL; 107017; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags);
-/* How many more streams can be created. 100000: NULL; 107002. */
+/* How many more streams can be created: 65536 at most, 1984 with a profile. 100000: NULL; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamAvailableNum(uint32_t *streamCount);
 /*
  * Bit 0: stop after the first failed task.  107017; 107003; 207000: from stop back to continue;
@@ -1691,7 +1692,7 @@ ACL_FUNC_VISIBILITY aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint3
 ACL_FUNC_VISIBILITY aclError aclrtDestroyEvent(aclrtEvent event);
 /*
  * The event is reached when all work submitted to the stream so far has ended; replaces an earlier
- * record.  100000: event NULL; 107017; 107003; 107002.
+ * record.  100000: event NULL; 107017; 107003; 107002; 107000: DEVICE_USE_ONLY, or the stream is another device's.
  */
 ACL_FUNC_VISIBILITY aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 /*
@@ -1700,7 +1701,8 @@ ACL_FUNC_VISIBILITY aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stre
  * has used the event otherwise.
  */
 ACL_FUNC_VISIBILITY aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag);
-/* Makes the event never recorded, in stream order. 100000: event NULL; 107017; 107003; 207000: Ex, or no SYNC. */
+/* Makes the event never recorded, in stream order. 100000: event NULL; 107017; 107003; 107000:
+ * DEVICE_USE_ONLY; 207000: Ex, or no SYNC. */
 ACL_FUNC_VISIBILITY aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
 /* COMPLETE (also when never recorded) or NOT_READY.  100000: NULL; 107017; 207000: Ex. */
 ACL_DEPRECATED_MESSAGE("use aclrtQueryEventStatus")
@@ -1722,7 +1724,7 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, 
 /*
  * Milliseconds from start to end, resolution about 1 us; may be negative.  100000: NULL; 107017;
  * 507000: never recorded; 107006: not reached yet, without TIME_LINE, or no time was taken, as its
- * stream was aborted or stopped at a failure.
+ * stream was aborted or stopped at a failure; 207000: IPC or EXTERNAL.
  */
 ACL_FUNC_VISIBILITY aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent);
 /* Microseconds on the device's clock.  Codes as aclrtEventElapsedTime. */
@@ -1730,7 +1732,7 @@ ACL_FUNC_VISIBILITY aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *
 /*
  * Work submitted to the stream from now on waits for the event's latest record, also of another
  * device.  Never recorded: Default 107000, Flag waits for the next record, Ex does nothing.  100000:
- * event NULL; 107017; 107003; 207000: no SYNC.
+ * event NULL; 107017; 107003; 107000: DEVICE_USE_ONLY; 207000: no SYNC.
  */
 ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 /*
@@ -1739,13 +1741,13 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent
  */
 ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout);
 /*
- * The same. flag EXTERNAL, in a capture only: each execution waits for the event itself. 100000: event NULL or flag
- * above 1; EXTERNAL: 107029: the stream is not being captured; 207000: not an Ex event with SYNC; 107000: timeout
- * not 0, or the capture has used the event otherwise.
+ * The same. flag EXTERNAL, in a capture only: each execution waits for the event itself. 100000: event NULL, flag
+ * above 1, or EXTERNAL and timeout not 0; EXTERNAL: 107029: the stream is not being captured; 207000: not an Ex event
+ * with SYNC; 107000: the capture has used the event otherwise.
  */
 ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout,
 							  uint32_t flag);
-/* A small integer. 100000: NULL; 107017. */
+/* A small integer. 100000: NULL; 107017; 207000: IPC or EXTERNAL. */
 ACL_FUNC_VISIBILITY aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId);
 /* How many more events can be created. 100000: NULL; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetEventAvailNum(uint32_t *eventCount);
@@ -1810,7 +1812,7 @@ ACL_DEPRECATED_MESSAGE("use aclrtExceptionInfoCallbackRegister")
 ACL_FUNC_VISIBILITY aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCallback callback);
 /*
  * Adds a callback to that one: they run in the order of their registration, up to 16, each once however often it was
- * registered. 100000: NULL; 207005: there are 16.
+ * registered. 107000: NULL; 207005: there are 16.
  */
 ACL_FUNC_VISIBILITY aclError aclrtExceptionInfoCallbackRegister(aclrtExceptionInfoCallback callback);
 /* A call that has begun may still be running. 0 also if it is not registered. 100000: NULL. */

@@ -31,7 +31,7 @@ ACL_FUNC_VISIBILITY int32_t rtIpcDestroyMemoryName(const char *name);
 ACL_FUNC_VISIBILITY int32_t rtIpcOpenMemory(void **ptr, const char *name);
 /* aclrtIpcMemClose, by the importer's address.  107000: not imported. */
 ACL_FUNC_VISIBILITY int32_t rtIpcCloseMemory(const void *ptr);
-/* Both directions between two devices.  107001: no such device. */
+/* aclrtDeviceEnablePeerAccess from the one to the other, by numbers; Disable.  107001: no such device. */
 ACL_FUNC_VISIBILITY int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, uint32_t flag);
 ACL_FUNC_VISIBILITY int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc);
 /* aclrtGetLogicDevIdByUserDevId */

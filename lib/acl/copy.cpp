@@ -178,6 +178,8 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 		return unallocated(e.dst) ? fail_unallocated(call, e, dst, src) : ACL_SUCCESS;
 	if (owner_of(s) != current_now())
 		return foreign_stream(call, stream);
+	if (const aclError refused = check_peers(call, e))
+		return refused;
 	self().tasks++;
 	const int err = core::copy_direct(s, e, dst, src, count);
 	return likely(!err)        ? ACL_SUCCESS :
@@ -251,6 +253,8 @@ aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, a
 	if (unlikely(overlap(dst, src, count)) && core::translate(dst).cls != core::mem_class::device)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p overlap within %zu bytes", dst,
 			     src, count);
+	if (const aclError refused = check_peers(__func__, core::translate_both(dst, src)))
+		return refused;
 	err = core::copy_sync(c->dev, dst, src, count, deadline::never());
 	return check(__func__, err, at::copy);
 }

@@ -107,7 +107,7 @@ static aclError check_rect_kind(const char *call, const core::copy_rect &r, u32 
 	if (found == ACL_MEMCPY_HOST_TO_HOST || (kind != ACL_MEMCPY_DEFAULT && kind != found))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit the memory of dst %p and src %p",
 			     kind, r.dst, r.src);
-	return ACL_SUCCESS;
+	return check_peers(call, e);
 }
 
 static aclError check_rect_size(const char *call, const core::copy_rect &r)
@@ -175,7 +175,7 @@ static aclError check_reduce(const char *call, const void *dst, const void *src,
 	const core::endpoints e = core::translate_both(dst, src);
 	if (e.dst.cls != core::mem_class::device || e.src.cls != core::mem_class::device)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "dst %p and src %p must be device memory", dst, src);
-	return ACL_SUCCESS;
+	return check_peers(call, e);
 }
 
 } // namespace usdma::acl

@@ -2,6 +2,7 @@
 /* Device information: numbers, attributes, utilization, topology, peers. */
 #include "acl/rt_compat.h"
 #include "lib/core/memory/memory.h"
+#include "lib/acl/copy.h"
 #include "lib/acl/soc.h"
 #include "lib/acl/state.h"
 
@@ -140,6 +141,16 @@ static aclError no_atomics(const char *call, uint32_t *capabilities, const aclrt
 /* ---- peers ------------------------------------------------------------------------------------------ */
 
 static u8 peer_enabled[core::max_devices][core::max_devices];
+
+/* "Both directions must be set to take effect" (the driver's ascend_hal.h, halDeviceEnableP2P). */
+aclError check_peers(const char *call, unsigned a, unsigned b)
+{
+	if (likely(load_acquire(&peer_enabled[a][b]) && load_acquire(&peer_enabled[b][a])))
+		return ACL_SUCCESS;
+	return fault(call, ACL_ERROR_RT_DRV_INTERNAL_ERROR,
+		     "devices %d and %d have no access to each other: aclrtDeviceEnablePeerAccess first, on both",
+		     user_of(a), user_of(b));
+}
 
 static aclError set_peer(const char *call, s32 peer, u8 on)
 {
@@ -475,7 +486,6 @@ static int32_t set_p2p(const char *call, uint32_t a, uint32_t b, u8 on)
 	if (from < 0 || present(to) < 0)
 		return no_device(call, from < 0 ? a : b);
 	store_release(&peer_enabled[from][to], on);
-	store_release(&peer_enabled[to][from], on);
 	return ACL_SUCCESS;
 }
 

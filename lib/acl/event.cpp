@@ -12,6 +12,8 @@ inline constexpr u32 flag_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGR
 inline constexpr u32 ex_bits = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS | 0x4 | ACL_EVENT_TIME_LINE |
 			       ACL_EVENT_IPC;
 inline constexpr u32 alone = ACL_EVENT_DEVICE_USE_ONLY | ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
+/* Other processes or graphs record these: they have neither a time nor a number here. */
+inline constexpr u32 of_others = ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
 /* Streams can wait only for events that have one of these. */
 inline constexpr u32 waitable = ACL_EVENT_SYNC | alone;
 
@@ -51,6 +53,20 @@ static bool can_wait(const core::event *e)
 static bool has_time(const core::event *e)
 {
 	return kind_of(e) == kind_default || (e->user[word_flags] & ACL_EVENT_TIME_LINE);
+}
+
+static bool has_flag(const core::event *e, u32 flag)
+{
+	return kind_of(e) != kind_default && e->user[word_flags] & flag;
+}
+
+/* Kernels alone use such an event. */
+static aclError device_only(const char *call, core::event *e)
+{
+	if (!has_flag(e, ACL_EVENT_DEVICE_USE_ONLY))
+		return ACL_SUCCESS;
+	return fault(call, ACL_ERROR_RT_PARAM_INVALID, "event %p was made with ACL_EVENT_DEVICE_USE_ONLY",
+		     core::event_handle(e));
 }
 
 /* ---- creation --------------------------------------------------------------------------------------- */
@@ -106,9 +122,15 @@ static aclError record(const char *call, aclrtEvent event, aclrtStream stream, b
 	aclError err = get_event(call, event, &e);
 
 	if (!err)
+		err = device_only(call, e);
+	if (!err)
 		err = get_stream(call, stream, &s);
 	if (unlikely(err))
 		return err;
+	/* Of another device's stream: fails there (FAQ "multi_devices_stream_tasks_deliver_fail"); waits may be. */
+	if (unlikely(e->dev != s->dev))
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "event %p belongs to another device than the stream",
+			     event);
 	note_task();
 	const int bad = external || (share_of(e) && captures(s)) ? err_captured :
 			share_of(e)                              ? shared_record(e, s) :
@@ -126,6 +148,8 @@ static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, dea
 	stream_guard s;
 	aclError err = get_event(call, event, &e);
 
+	if (!err)
+		err = device_only(call, e);
 	if (!err)
 		err = get_stream(call, stream, &s);
 	if (unlikely(err))
@@ -185,6 +209,8 @@ static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 
 
 	if (is_captured(e))
 		return event_captured(call, e);
+	if (has_flag(e, of_others))
+		return unsupported(call, "event %p was made with ACL_EVENT_IPC or ACL_EVENT_EXTERNAL", event);
 	if (core::event_query(e) != core::event_state::never && !has_time(e))
 		return fault(call, ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
 			     "event %p was made without ACL_EVENT_TIME_LINE", event);
@@ -257,6 +283,8 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 	stream_guard s;
 	aclError err = get_event(__func__, event, &e);
 
+	if (!err)
+		err = device_only(__func__, e);
 	if (!err)
 		err = get_stream(__func__, stream, &s);
 	if (err)
@@ -445,9 +473,12 @@ aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId)
 	if (!eventId)
 		return bad_arg(__func__, "eventId is NULL");
 	const aclError err = get_event(__func__, event, &e);
-	if (!err)
-		*eventId = e->id;
-	return err;
+	if (err)
+		return err;
+	if (has_flag(e, of_others))
+		return unsupported(__func__, "event %p was made with ACL_EVENT_IPC or ACL_EVENT_EXTERNAL", event);
+	*eventId = e->id;
+	return ACL_SUCCESS;
 }
 
 aclError aclrtGetEventAvailNum(uint32_t *eventCount)

@@ -3,6 +3,7 @@
 #include "acl/rt_compat.h"
 #include "lib/acl/state.h"
 #include "lib/core/ipc/vmm.h"
+#include "lib/core/memory/memory.h"
 
 namespace usdma::acl {
 
@@ -14,6 +15,10 @@ static aclError export_key(const char *call, const void *ptr, size_t size, char 
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID,
 			     "size is %zu, len is %zu (65 at least), flags are 0x%llx", size, len,
 			     static_cast<unsigned long long>(flags));
+	/* Of a block within a page of others (FAQ "inter_process_IPC_page_table_align_requirements"). */
+	if (reinterpret_cast<u64>(ptr) % core::device_page)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "devPtr %p is not aligned to pages of %u bytes", ptr,
+			     core::device_page);
 	return check(call, core::ipc_memory_export(ptr, size, flags != 0, key), at::memory);
 }
 

@@ -6,6 +6,7 @@
 #include "lib/acl/report_thread.h"
 #include "lib/acl/soc.h"
 #include "lib/acl/state.h"
+#include "lib/core/config/config.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,6 +24,17 @@ static constinit core::no_destructor<hook_table<aclrtStreamStateCallback>> state
 void report_stream_state(aclrtStream handle, aclrtStreamState state)
 {
 	state_hooks->call(handle, state);
+}
+
+/* An NPU has about 1984 (FAQ of the runtime: EE1023 beyond). */
+static size_t streams_of_profile()
+{
+	return core::config_get().profile == core::product::none ? most_streams : 1984;
+}
+
+static bool profile_is_full()
+{
+	return streams_of_profile() < most_streams && core::stream_live() >= streams_of_profile();
 }
 
 /* A word with two numbers: the tag, and above it the priority, which no stream here is scheduled by. */
@@ -55,6 +67,9 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 	const context_guard c;
 	if (!c)
 		return no_context(call);
+	if (profile_is_full())
+		return fault(call, ACL_ERROR_RT_RESOURCE_ALLOC_FAIL,
+			     "there are %zu streams, as many as the product of the profile has", core::stream_live());
 	opt.owner = c.get();
 	opt.flags = flags & valid_flags;
 	err = core::stream_create(c->dev, opt, &s);
@@ -135,7 +150,7 @@ static inline bool query_quick(aclrtStream stream)
 		return err;
 	if (captures(s))
 		return stream_captured("aclrtStreamQuery", s);
-	state = core::stream_query(s);
+	state = s->opt.flags & unwaited ? 0 : core::stream_query(s);
 	if (state < 0)
 		return core_fault("aclrtStreamQuery", state, at::task);
 	*status = state ? ACL_STREAM_STATUS_NOT_READY : ACL_STREAM_STATUS_COMPLETE;
@@ -396,7 +411,7 @@ aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)
 		return bad_arg(__func__, "streamCount is NULL");
 	if (!has_context())
 		return no_context(__func__);
-	*streamCount = u32(most_streams - std::min(most_streams, core::stream_live()));
+	*streamCount = u32(streams_of_profile() - std::min(streams_of_profile(), core::stream_live()));
 	return ACL_SUCCESS;
 }
 

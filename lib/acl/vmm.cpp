@@ -41,7 +41,9 @@ static const char *fault_in(const aclrtPhysicalMemProp &p)
 		return "memAttr is not one for physical memory";
 	if (is_ddr(p.memAttr) && p.location.type == ACL_MEM_LOCATION_TYPE_DEVICE)
 		return "DDR memory is the host's";
-	if (on_host(p) && !is_ddr(p.memAttr) && p.memAttr < ACL_MEM_NORMAL)
+	/* As the runtime's ACL layer: of host memory these two are accepted, and mean nothing. */
+	if (on_host(p) && !is_ddr(p.memAttr) && p.memAttr < ACL_MEM_NORMAL && p.memAttr != ACL_HBM_MEM_HUGE &&
+	    p.memAttr != ACL_HBM_MEM_NORMAL)
 		return "HBM memory is a device's";
 	return nullptr;
 }

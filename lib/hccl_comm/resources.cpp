@@ -47,13 +47,26 @@ HcclResult make_memory(comm *c, u64 bytes)
 	return HCCL_SUCCESS;
 }
 
+/* In both directions: the other rank may not have come to this. */
+static HcclResult enable_both(s32 own, s32 other)
+{
+	s32 here;
+
+	if (aclError code = aclrtDeviceEnablePeerAccess(other, 0))
+		return acl_failed("aclrtDeviceEnablePeerAccess", code);
+	if (aclError code = aclrtGetPhyDevIdByUserDevId(own, &here))
+		return acl_failed("aclrtGetPhyDevIdByUserDevId", code);
+	if (aclError code = rtEnableP2P(u32(other), u32(here), 0))
+		return acl_failed("rtEnableP2P", code);
+	return HCCL_SUCCESS;
+}
+
 /* A peer of this process is reached by its address. */
 HcclResult reach_here(comm *c, peer *p, const pair_info &theirs)
 {
-	if (p->is.device != c->device) {
-		if (aclError code = aclrtDeviceEnablePeerAccess(p->is.device, 0))
-			return acl_failed("aclrtDeviceEnablePeerAccess", code);
-	}
+	if (p->is.device != c->device)
+		if (HcclResult failed = enable_both(c->device, p->is.device))
+			return failed;
 	p->slot = static_cast<char *>(p->is.memory) + p->is.slot_bytes * c->rank;
 	p->arrived = theirs.arrived;
 	p->taken = theirs.taken;

@@ -368,6 +368,53 @@ static void enable_peer(int32_t me, int32_t peer)
 	GOOD(aclrtDeviceEnablePeerAccess(peer, 0));
 }
 
+/* Copies between devices need access in both directions, copies with the host none; events are for their device. */
+static void test_two_devices_apart(void **)
+{
+	static constexpr aclError refused = ACL_ERROR_RT_DRV_INTERNAL_ERROR;
+	static constexpr auto d2d = ACL_MEMCPY_DEVICE_TO_DEVICE;
+	bench b(8);
+	aclrtStream other;
+	aclrtEvent event;
+	char *remote;
+
+	const auto expect_all = [&](aclError want, aclrtStream s) {
+		assert_int_equal(aclrtMemcpy(remote, 64, b.dev[0], 64, d2d), want);
+		assert_int_equal(aclrtMemcpyAsync(remote, 64, b.dev[0], 64, d2d, s), want);
+		assert_int_equal(aclrtMemcpyAsync(b.dev[0], 64, remote, 64, ACL_MEMCPY_DEFAULT, s), want);
+		assert_int_equal(aclrtMemcpy2dAsync(remote, 64, b.dev[0], 64, 8, 2, d2d, s), want);
+		GOOD(aclrtMemcpy(remote, 64, b.pinned[0], 64, ACL_MEMCPY_HOST_TO_DEVICE));
+		GOOD(aclrtSynchronizeStream(s));
+	};
+	GOOD(aclrtCreateEvent(&event));
+	GOOD(aclrtSetDevice(1));
+	remote = device_memory(size);
+	GOOD(aclrtCreateStream(&other));
+	expect_all(refused, other);
+	GOOD(aclrtDeviceEnablePeerAccess(0, 0));
+	expect_all(refused, other);
+	assert_int_equal(aclrtRecordEvent(event, other), 107000);
+	GOOD(aclrtSetDevice(0));
+	expect_all(refused, b.stream);
+	assert_int_equal(
+		aclrtReduceAsync(remote, b.dev[0], 64, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT8, b.stream, nullptr),
+		refused);
+	GOOD(aclrtRecordEvent(event, b.stream));
+	GOOD(aclrtDeviceEnablePeerAccess(1, 0));
+	expect_all(0, b.stream);
+	GOOD(aclrtDeviceDisablePeerAccess(1));
+	expect_all(refused, b.stream);
+	GOOD(aclrtSetDevice(1));
+	GOOD(aclrtStreamWaitEvent(other, event));
+	GOOD(aclrtSynchronizeStream(other));
+	GOOD(aclrtDeviceDisablePeerAccess(0));
+	GOOD(aclrtDestroyStream(other));
+	GOOD(aclrtFree(remote));
+	GOOD(aclrtResetDevice(1));
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtDestroyEvent(event));
+}
+
 /* A stream of each device copies in both directions, and from the host into the other device's memory. */
 static void test_two_devices(void **)
 {
@@ -416,9 +463,10 @@ static void test_two_devices(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_rectangles),  cmocka_unit_test(test_cells),   cmocka_unit_test(test_descriptor),
-		cmocka_unit_test(test_buffered),    cmocka_unit_test(test_batches), cmocka_unit_test(test_memset_words),
-		cmocka_unit_test(test_two_devices),
+		cmocka_unit_test(test_rectangles),        cmocka_unit_test(test_cells),
+		cmocka_unit_test(test_descriptor),        cmocka_unit_test(test_buffered),
+		cmocka_unit_test(test_batches),           cmocka_unit_test(test_memset_words),
+		cmocka_unit_test(test_two_devices_apart), cmocka_unit_test(test_two_devices),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

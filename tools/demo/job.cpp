@@ -69,6 +69,7 @@ void job::open_peer()
 		return;
 	MUST(aclrtDeviceEnablePeerAccess(1, 0));
 	MUST(aclrtSetDevice(1));
+	MUST(aclrtDeviceEnablePeerAccess(0, 0));
 	peer = device_block(len);
 	MUST(aclrtCreateStream(&peer_stream));
 	MUST(aclrtSetDevice(0));

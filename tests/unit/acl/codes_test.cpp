@@ -142,9 +142,8 @@ static void test_devices(void **)
 		ROW(0, rtGetDeviceInfo(1, 1, 18, &v) ?: v != 0),
 		ROW(107001, rtEnableP2P(99, 0, 0)),
 		ROW(107001, rtEnableP2P(0, 99, 0)),
-		ROW(0, rtEnableP2P(0, 1, 0)                           ?:
-			       aclrtDevicePeerAccessStatus(1, 0, &id) ?:
-									id - 1),
+		ROW(0, rtEnableP2P(0, 1, 0) ?: aclrtDevicePeerAccessStatus(1, 0, &id) ?: id),
+		ROW(0, aclrtDevicePeerAccessStatus(0, 1, &id) ?: id - 1),
 		ROW(0, rtDisableP2P(0, 1)),
 	};
 

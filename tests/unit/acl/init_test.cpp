@@ -134,6 +134,27 @@ static void test_no_such_node(void **)
 	});
 }
 
+/* An NPU has fewer streams than this library. */
+static void test_streams_of_a_profile(void **)
+{
+	in_child([] {
+		uint32_t left = 0;
+		aclrtStream s;
+		aclError err;
+		unsigned made = 0;
+
+		setenv("USDMA_DEVICES", "sim:mem=16M", 1);
+		setenv("USDMA_PROFILE", "910C", 1);
+		CHECK(!aclrtSetDevice(0));
+		CHECK(!aclrtGetStreamAvailableNum(&left) && left > 1900 && left < 1984);
+		while (!(err = aclrtCreateStream(&s)))
+			made++;
+		CHECK(err == 207005 && made == left);
+		CHECK(!aclrtGetStreamAvailableNum(&left) && !left);
+		CHECK(!aclrtResetDeviceForce(0));
+	});
+}
+
 /* ---- init and finalize ------------------------------------------------------------------------------ */
 
 static void test_files(void **)
@@ -340,10 +361,15 @@ static int remove_folder(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_visible_devices),  cmocka_unit_test(test_files),
-		cmocka_unit_test(test_counts),           cmocka_unit_test(test_default_device),
-		cmocka_unit_test(test_message_mode),     cmocka_unit_test(test_callbacks),
-		cmocka_unit_test(test_cannot_be_opened), cmocka_unit_test(test_no_such_node),
+		cmocka_unit_test(test_visible_devices),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_default_device),
+		cmocka_unit_test(test_message_mode),
+		cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_cannot_be_opened),
+		cmocka_unit_test(test_no_such_node),
+		cmocka_unit_test(test_streams_of_a_profile),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

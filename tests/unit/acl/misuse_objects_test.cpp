@@ -361,6 +361,60 @@ static void test_events(void **)
 	run_rows(rows);
 }
 
+/* Events of kernels, of other processes and of graphs. */
+static void test_special_events(void **)
+{
+	static aclrtEvent device, ipc, external;
+	static uint32_t id;
+	static uint64_t ns;
+	static float ms;
+	static const row rows[] = {
+		ROW(0, aclrtCreateEventWithFlag(&device, ACL_EVENT_DEVICE_USE_ONLY)),
+		ROW(107000, aclrtRecordEvent(device, f.stream)),
+		ROW(107000, aclrtStreamWaitEvent(f.stream, device)),
+		ROW(107000, aclrtResetEvent(device, f.stream)),
+		ROW(0, aclrtGetEventId(device, &id)),
+		ROW(0, aclrtCreateEventExWithFlag(&ipc, ACL_EVENT_IPC)),
+		ROW(0, aclrtCreateEventWithFlag(&external, ACL_EVENT_EXTERNAL)),
+		ROW(207000, aclrtGetEventId(ipc, &id)),
+		ROW(207000, aclrtGetEventId(external, &id)),
+		ROW(207000, aclrtEventGetTimestamp(ipc, &ns)),
+		ROW(207000, aclrtEventGetTimestamp(external, &ns)),
+		ROW(207000, aclrtEventElapsedTime(&ms, ipc, f.event)),
+		ROW(0, aclrtDestroyEvent(device)      ?:
+			       aclrtDestroyEvent(ipc) ?:
+							aclrtDestroyEvent(external)),
+	};
+
+	run_rows(rows);
+}
+
+static void wait_to_go(void *go)
+{
+	while (!*static_cast<std::atomic<bool> *>(go))
+		std::this_thread::yield();
+}
+
+/* The host does not track the work of these: queries and synchronisations do not wait. */
+static void test_streams_of_the_device(void **)
+{
+	for (const uint32_t flag : {ACL_STREAM_PERSISTENT, ACL_STREAM_CPU_SCHEDULE, ACL_STREAM_DEVICE_USE_ONLY, 0u}) {
+		std::atomic<bool> go{false};
+		aclrtStreamStatus status;
+		aclrtStream s;
+		fixture f;
+
+		assert_int_equal(aclrtCreateStreamWithConfig(&s, 0, flag), 0);
+		assert_int_equal(aclrtLaunchHostFunc(s, wait_to_go, &go), 0);
+		assert_int_equal(aclrtStreamQuery(s, &status), 0);
+		assert_int_equal(status, flag ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY);
+		if (flag)
+			assert_int_equal(aclrtSynchronizeStream(s), 0);
+		go = true;
+		assert_int_equal(aclrtDestroyStream(s), 0);
+	}
+}
+
 static void test_callbacks(void **)
 {
 	static uint64_t me;
@@ -545,6 +599,7 @@ static void test_keys(void **)
 		ROW(107000, aclrtIpcMemGetExportKey(f.dev, 0, key, 65, 0)),
 		ROW(107000, aclrtIpcMemGetExportKey(f.dev, 64, key, 0, 0)),
 		ROW(107000, aclrtIpcMemGetExportKey(f.dev, 64, key, 65, 2)),
+		ROW(107000, aclrtIpcMemGetExportKey(static_cast<char *>(f.dev) + 64, 64, key, 65, 0)),
 		ROW(107000, aclrtIpcMemGetExportKey(f.pin, 64, key, 65, 0)),
 		ROW(107000, aclrtIpcMemGetExportKey(f.dev, block * 64, key, 65, 0)),
 		ROW(0, aclrtIpcMemGetExportKey(f.dev, block, key, 65, 0)),
@@ -608,6 +663,7 @@ int main()
 		cmocka_unit_test(test_late_errors),    cmocka_unit_test(test_peers_at_once),
 		cmocka_unit_test(test_devices),        cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_streams),        cmocka_unit_test(test_events),
+		cmocka_unit_test(test_special_events), cmocka_unit_test(test_streams_of_the_device),
 		cmocka_unit_test(test_callbacks),      cmocka_unit_test(test_words_and_notifies),
 		cmocka_unit_test(test_virtual_memory), cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_pools),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/acl/event.h"
 #include "lib/acl/capture.h"
+#include "lib/core/stream/stopped.h"
 
 #include <algorithm>
 
@@ -176,9 +177,13 @@ static aclError hidden(const char *call, core::event *e)
 	return ACL_SUCCESS;
 }
 
+/* What its stream never comes to is not reached. */
 static core::event_state state_of(core::event *e)
 {
-	return share_of(e) ? shared_query(e) : core::event_query(e);
+	const core::event_state state = share_of(e) ? shared_query(e) : core::event_query(e);
+
+	return state == core::event_state::done && core::event_is_behind_failure(e) ? core::event_state::pending :
+										      state;
 }
 
 static aclError synchronize(const char *call, aclrtEvent event, deadline until)

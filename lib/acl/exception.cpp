@@ -37,11 +37,19 @@ static u32 device_here()
 	return c ? u32(c->id) : ~0u;
 }
 
+/* The failure that stopped the thread's context, which each later call on it returns. */
+static bool was_reported(aclError code)
+{
+	const context_guard c;
+
+	return c && context_failure(c.get()) == code && exchange_acq_rel(&c->failure_reported, 1u);
+}
+
 void report_exception(u32 stream, aclError code)
 {
 	callback_list now;
 
-	if (code == ACL_ERROR_RT_STREAM_ABORT)
+	if (code == ACL_ERROR_RT_STREAM_ABORT || was_reported(code))
 		return;
 	{
 		std::lock_guard guard(lock);

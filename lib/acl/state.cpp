@@ -5,6 +5,7 @@
 #include "driver/base/cancel.h"
 #include "driver/base/words.h"
 #include "lib/core/config/config.h"
+#include "lib/core/stream/stopped.h"
 
 #include <cstdlib>
 #include <mutex>
@@ -208,6 +209,14 @@ aclError no_context(const char *call)
 		return core_fault(call, -ENOMEM, at::memory);
 	return fault(call, ACL_ERROR_RT_CONTEXT_NULL,
 		     "this thread has no context: call aclrtSetDevice or aclrtSetCurrentContext in it first");
+}
+
+/* Its streams stop together. */
+aclError context_failure(const context *c)
+{
+	const u32 err = core::stream_failure(c->deflt);
+
+	return likely(!err) ? ACL_SUCCESS : code_of(-int(err), at::task);
 }
 
 void note_task()

@@ -38,6 +38,7 @@ struct alignas(64) context {
 	core::device *dev = nullptr; /* a reference */
 	core::stream *deflt = nullptr;
 	options opts{};
+	u32 failure_reported = 0; /* to the exception callbacks: context_failure() */
 };
 
 struct message_log;
@@ -222,6 +223,9 @@ aclError get_any_stream(const char *call, aclrtStream handle, stream_guard *out)
 aclError get_stream_alone(const char *call, aclrtStream handle, stream_guard *out);
 /* The device of the calling thread's context. */
 aclError get_device(const char *call, core::device_guard *out);
+
+/* The failure that stopped all streams of the context (ACL_STOP_ON_FAILURE); 0: none did. */
+aclError context_failure(const context *c);
 
 void note_task();
 

@@ -7,6 +7,7 @@
 #include "lib/acl/soc.h"
 #include "lib/acl/state.h"
 #include "lib/core/config/config.h"
+#include "lib/core/stream/stopped.h"
 
 #include <algorithm>
 #include <cstring>
@@ -56,6 +57,15 @@ static void set_priority(core::stream *s, u32 priority)
 	set_half(&s->user[word_tag], 1, std::min(priority, most_priority));
 }
 
+/* Documents of aclrtSetStreamFailureMode: streams of a context have one mode; after a failure none accepts work. */
+static void follow_context(core::stream *s, const context *c)
+{
+	if (c->deflt->mode == core::fail_mode::stop)
+		core::stream_set_fail_mode(s, core::fail_mode::stop);
+	if (const u32 err = core::stream_failure(c->deflt))
+		core::stream_stop_new(s, err);
+}
+
 static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
 {
 	core::stream_options opt;
@@ -78,6 +88,7 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 	if (err)
 		return core_fault(call, err, at::memory);
 	set_priority(s, priority);
+	follow_context(s, c.get());
 	*out = core::stream_handle(s);
 	report_stream_state(*out, ACL_RT_STREAM_STATE_CREATE_POST);
 	return ACL_SUCCESS;
@@ -150,6 +161,9 @@ static inline bool query_quick(aclrtStream stream)
 		return err;
 	if (captures(s))
 		return stream_captured("aclrtStreamQuery", s);
+	if (const aclError failed = context_failure(owner_of(s)))
+		return fault("aclrtStreamQuery", failed, "a task of stream %p's context failed, which stopped it",
+			     stream);
 	state = s->opt.flags & unwaited ? 0 : core::stream_query(s);
 	if (state < 0)
 		return core_fault("aclrtStreamQuery", state, at::task);
@@ -192,22 +206,33 @@ static aclError abort_and_wait(const char *call, aclrtStream handle)
 	return check(call, core::stream_abort_wait(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
 }
 
-static aclError set_failure_mode(const char *call, core::stream *s, u64 mode)
+static bool of_context(const core::stream *s, const void *c)
 {
-	const bool stop = mode & ACL_STOP_ON_FAILURE;
+	return owner_of(s) == c;
+}
 
-	if (s == owner_of(s)->deflt)
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "the default stream has no failure mode of its own");
-	if (!stop && s->mode == core::fail_mode::stop)
-		return unsupported(call, "a stream that stops on failure cannot be set back to continue");
-	return check(call, core::stream_set_fail_mode(s, stop ? core::fail_mode::stop : core::fail_mode::go_on),
-		     at::submit);
+/* Of one stream it is that of all streams of its context. */
+static aclError set_failure_mode(const char *call, const core::stream *s, u64 mode)
+{
+	const context *c = owner_of(s);
+
+	if (!(mode & ACL_STOP_ON_FAILURE))
+		return s->mode != core::fail_mode::stop ?
+			       ACL_SUCCESS :
+			       unsupported(call, "a stream that stops on failure cannot be set back to continue");
+	for (size_t at = 0; core::stream *one = core::stream_next(&at, of_context, c);) {
+		core::stream_set_fail_mode(one, core::fail_mode::stop);
+		core::stream_unref(one);
+	}
+	return ACL_SUCCESS;
 }
 
 static aclError set_attr(const char *call, core::stream *s, aclrtStreamAttr attr, const aclrtStreamAttrValue &v)
 {
 	switch (attr) {
 	case ACL_STREAM_ATTR_FAILURE_MODE:
+		if (s == owner_of(s)->deflt)
+			return fault(call, ACL_ERROR_RT_PARAM_INVALID, "the default stream has no such attribute");
 		return set_failure_mode(call, s, v.failureMode);
 	case ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK:
 		return v.overflowSwitch ? unsupported(call, "copies do no arithmetic that could overflow") :

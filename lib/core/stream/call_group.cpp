@@ -2,6 +2,7 @@
 /* Tracks host functions of a stream: dropped or not, how many run, and what they may wait for. */
 #include "driver/base/error.h"
 #include "lib/core/stream/guard.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 
 #include <iterator>
@@ -22,7 +23,7 @@ static __thread call_scope *running_here;
 static call_group *make(stream *s)
 {
 	if (!s->group)
-		s->group = new (std::nothrow) call_group;
+		store_release(&s->group, new (std::nothrow) call_group);
 	return s->group;
 }
 
@@ -79,6 +80,12 @@ void call_group_drop(stream *s)
 	std::lock_guard guard(s->ln->lock);
 
 	if (call_group *g = make(s))
+		store_seq_cst(&g->dropped, 1u);
+}
+
+void call_group_drop_made(const stream *s)
+{
+	if (call_group *g = load_acquire(&s->group))
 		store_seq_cst(&g->dropped, 1u);
 }
 

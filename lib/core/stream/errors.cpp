@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "lib/core/base/trace.h"
 #include "lib/core/queue/wait.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 
 #include <cstring>
@@ -334,6 +335,7 @@ static void stop_at(stream *s, const stream_error &e)
 	}
 	store_release(&s->has_error, 1u);
 	end_marks(s, e);
+	stream_stop_owned(s, u32(e.err));
 }
 
 static void note_error(stream *s, const stream_error &e)
@@ -456,6 +458,9 @@ static stream_error pending_error(const stream *s)
 {
 	if (s->stopped == ECANCELED)
 		return {ECANCELED, dma::fault_reason::stopped, 0, s->error.number};
+	/* Another stream of its owner failed. */
+	if (stream_failure(s) && !s->error.err)
+		return {int(s->stopped), dma::fault_reason::stopped, 0, stream_number(s)};
 	return s->error;
 }
 

@@ -27,6 +27,7 @@ struct record {
 	device *dev = nullptr;
 	u64 opening = 0;
 	u64 seq = 0;
+	u64 op = 0;           /* the number of the stream's next operation */
 	u64 *stamp = nullptr; /* pinned word for the device's time stamp; null: no timing; no_time until it is stored */
 	void *on = nullptr;   /* the stream's handle; may be invalid by now */
 	u32 ring_waits = 0;   /* WAIT requests posted for it; atomic */

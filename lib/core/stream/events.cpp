@@ -4,6 +4,7 @@
 
 #include "driver/base/error.h"
 #include "lib/core/stream/guard.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/base/section.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
@@ -240,6 +241,13 @@ event_state event_query(event *e)
 	}
 	check_reached(r);
 	return event_state::done;
+}
+
+bool event_is_behind_failure(event *e)
+{
+	const latest_record r(e);
+
+	return r && record_is_behind_failure(r);
 }
 
 bool event_is_lost(event *e)

@@ -11,6 +11,7 @@
 #include "lib/core/memory/hold.h"
 #include "lib/core/queue/wait.h"
 #include "lib/core/stream/guard.h"
+#include "lib/core/stream/stopped.h"
 
 #include <new>
 
@@ -419,6 +420,11 @@ bool stream_advance(stream *s)
 		hwq_handle_fault(l);
 	if (s->dev->lost() && queue_waits(s)) {
 		stream_note_loss(s);
+		stream_drop_queue(s);
+		moved = true;
+	}
+	/* Another stream of its owner failed: what it waits for may seem to have come. */
+	if (stream_failure(s) && queue_waits(s)) {
 		stream_drop_queue(s);
 		moved = true;
 	}

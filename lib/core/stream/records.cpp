@@ -236,6 +236,7 @@ bool record_start(record *r, stream *s)
 	r->dev = l->dev;
 	r->opening = l->dev->opening;
 	r->seq = s->last;
+	r->op = s->running;
 	/* Release: a reader that sees in_ring sees ln and seq. */
 	store_release(&r->at, u32(record::in_ring));
 	return true;

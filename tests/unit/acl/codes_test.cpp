@@ -198,7 +198,7 @@ static void test_streams(void **)
 		ALONE(107002, aclrtGetStreamAvailableNum(&u)),
 		ROW(107017, aclrtSetStreamFailureMode(f.dead_stream, ACL_STOP_ON_FAILURE)),
 		ROW(107003, aclrtSetStreamFailureMode(f.foreign, ACL_STOP_ON_FAILURE)),
-		ROW(107000, aclrtSetStreamFailureMode(nullptr, ACL_STOP_ON_FAILURE)),
+		ROW(0, aclrtSetStreamFailureMode(nullptr, ACL_CONTINUE_ON_FAILURE)),
 		ROW(107017, aclrtSetStreamAttribute(f.dead_stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v)),
 		ROW(107003, aclrtSetStreamAttribute(f.foreign, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v)),
 		ROW(100000, aclrtGetStreamAttribute(f.stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, nullptr)),

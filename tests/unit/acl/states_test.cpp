@@ -451,7 +451,9 @@ static void test_stop_on_failure(void **)
 	aclrtStreamAttrValue v;
 	aclrtStream other;
 
-	assert_int_equal(aclrtSetStreamFailureMode(nullptr, ACL_STOP_ON_FAILURE), 107000); /* the default stream */
+	v.failureMode = ACL_STOP_ON_FAILURE;
+	GOOD(aclrtCtxGetCurrentDefaultStream(&other));
+	assert_int_equal(aclrtSetStreamAttribute(other, ACL_STREAM_ATTR_FAILURE_MODE, &v), 107000);
 	GOOD(aclrtSetStreamFailureMode(b.s, ACL_CONTINUE_ON_FAILURE));
 	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
 	assert_int_equal(aclrtSetStreamFailureMode(b.s, ACL_CONTINUE_ON_FAILURE), 207000);
@@ -461,12 +463,119 @@ static void test_stop_on_failure(void **)
 	aclrtMemsetAsync(b.mem + size, size, 2, size, b.s); /* refused, if the failure was already detected */
 	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
 	assert_int_not_equal(aclrtMemsetAsync(b.mem + size, size, 2, size, b.s), 0);
-	GOOD(aclrtCreateStream(&other)); /* still works */
-	GOOD(aclrtMemsetAsync(b.mem, size, 4, size, other));
-	GOOD(aclrtSynchronizeStream(other));
-	assert_int_equal(b.first_byte(0), 4);
 	assert_int_not_equal(b.first_byte(1), 2);
-	GOOD(aclrtDestroyStream(other));
+}
+
+static void wait_to_go(void *go)
+{
+	while (!*static_cast<std::atomic<bool> *>(go))
+		std::this_thread::yield();
+}
+
+static void count_one(void *n)
+{
+	++*static_cast<std::atomic<int> *>(n);
+}
+
+/* Two streams of a context, work of the second waits for what comes behind a failure of the first. */
+struct failing_pair {
+	bench b{failing};
+	aclrtStream other = nullptr;
+	aclrtEvent before = nullptr, behind = nullptr;
+	std::atomic<bool> go{false};
+	std::atomic<int> functions{0};
+
+	failing_pair()
+	{
+		GOOD(aclrtCreateStream(&other));
+		GOOD(aclrtCreateEventExWithFlag(&before, ACL_EVENT_SYNC));
+		GOOD(aclrtCreateEventExWithFlag(&behind, ACL_EVENT_SYNC));
+		GOOD(aclrtLaunchHostFunc(b.s, wait_to_go, &go));
+		GOOD(aclrtRecordEvent(before, b.s));
+		b.set(0, 1); /* fails */
+		GOOD(aclrtRecordEvent(behind, b.s));
+		GOOD(aclrtLaunchHostFunc(b.s, count_one, &functions));
+		GOOD(aclrtStreamWaitEvent(other, behind));
+		GOOD(aclrtLaunchHostFunc(other, count_one, &functions));
+		GOOD(aclrtMemsetAsync(b.mem + size, size, 9, size, other));
+	}
+	~failing_pair()
+	{
+		GOOD(aclrtDestroyEvent(before));
+		GOOD(aclrtDestroyEvent(behind));
+		aclrtDestroyStream(other);
+	}
+	failing_pair(const failing_pair &) = delete;
+	failing_pair &operator=(const failing_pair &) = delete;
+};
+
+static void expect_refusals(const failing_pair &p, aclrtStream s)
+{
+	char host = 0;
+
+	assert_int_equal(aclrtMemsetAsync(p.b.mem, size, 3, size, s), 507013);
+	assert_int_equal(aclrtMemcpyAsync(p.b.mem, 1, p.b.mem + size, 1, ACL_MEMCPY_DEFAULT, s), 507013);
+	assert_int_equal(aclrtMemcpyAsync(p.b.mem, 1, &host, 1, ACL_MEMCPY_DEFAULT, s), 507013);
+	assert_int_equal(aclrtRecordEvent(p.before, s), 507013);
+	assert_int_equal(aclrtStreamWaitEvent(s, p.before), 507013);
+	assert_int_equal(aclrtLaunchHostFunc(s, wait_to_go, nullptr), 507013);
+}
+
+/* A failure of any of its streams stops a context: later work does not run, and is not accepted. */
+static void test_failure_stops_context(void **)
+{
+	failing_pair p;
+	aclrtEventRecordedStatus status;
+	aclrtStreamStatus work;
+	aclrtContext first, second;
+	aclrtStream fresh, foreign;
+
+	exceptions = 0;
+	GOOD(aclrtExceptionInfoCallbackRegister(on_exception));
+	GOOD(aclrtGetCurrentContext(&first));
+	GOOD(aclrtSetStreamFailureMode(nullptr, ACL_STOP_ON_FAILURE)); /* that of all its streams */
+	p.go = true;
+	assert_int_equal(aclrtSynchronizeStream(p.b.s), 507013);
+	GOOD(aclrtQueryEventStatus(p.before, &status));
+	assert_int_equal(status, ACL_EVENT_RECORDED_STATUS_COMPLETE);
+	GOOD(aclrtQueryEventStatus(p.behind, &status));
+	assert_int_equal(status, ACL_EVENT_RECORDED_STATUS_NOT_READY);
+	assert_int_equal(aclrtSynchronizeEvent(p.behind), 507013);
+	assert_int_equal(aclrtSynchronizeStream(p.other), 507013);
+	assert_int_equal(aclrtStreamQuery(p.other, &work), 507013);
+	assert_int_equal(aclrtSynchronizeStream(nullptr), 507013);
+	GOOD(aclrtCreateStream(&fresh));
+	for (aclrtStream s : {p.b.s, p.other, fresh, aclrtStream(nullptr)})
+		expect_refusals(p, s);
+	assert_int_not_equal(p.b.first_byte(1), 9);
+	assert_int_equal(p.functions, 0);
+	assert_int_equal(exceptions, 1);
+	/* Others go on. */
+	GOOD(aclrtCreateContext(&second, failing));
+	GOOD(aclrtCreateStream(&foreign));
+	GOOD(aclrtMemsetAsync(p.b.mem, size, 4, size, foreign));
+	GOOD(aclrtSynchronizeStream(foreign));
+	assert_int_equal(p.b.first_byte(0), 4);
+	GOOD(aclrtDestroyContext(second));
+	GOOD(aclrtSetCurrentContext(first));
+	aclrtDestroyStream(fresh);
+	GOOD(aclrtExceptionInfoCallbackUnregister(on_exception));
+}
+
+/* The default: work behind the failure runs. */
+static void test_failure_goes_on(void **)
+{
+	failing_pair p;
+	aclrtEventRecordedStatus status;
+
+	p.go = true;
+	GOOD(aclrtSynchronizeStream(p.other));
+	GOOD(aclrtQueryEventStatus(p.behind, &status));
+	assert_int_equal(status, ACL_EVENT_RECORDED_STATUS_COMPLETE);
+	assert_int_equal(aclrtSynchronizeStream(p.b.s), 507013);
+	GOOD(aclrtSynchronizeStream(p.b.s));
+	assert_int_equal(p.functions, 2);
+	assert_int_equal(p.b.first_byte(1), 9);
 }
 
 /* ---- abort ------------------------------------------------------------------------------------------ */
@@ -566,13 +675,22 @@ static void test_reset_unsubscribes(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_device_states),        cmocka_unit_test(test_stream_states),
-		cmocka_unit_test(test_failed_task),          cmocka_unit_test(test_reset_unsubscribes),
-		cmocka_unit_test(test_stale_handles),        cmocka_unit_test(test_stale_contexts),
-		cmocka_unit_test(test_stale_memory_handles), cmocka_unit_test(test_failed_copy_returns_to_caller),
-		cmocka_unit_test(test_failed_before_copy),   cmocka_unit_test(test_stop_on_failure),
-		cmocka_unit_test(test_task_abort),           cmocka_unit_test(test_reports),
-		cmocka_unit_test(test_registered_callbacks), cmocka_unit_test(test_callback_destroys_what_failed),
+		cmocka_unit_test(test_device_states),
+		cmocka_unit_test(test_stream_states),
+		cmocka_unit_test(test_failed_task),
+		cmocka_unit_test(test_reset_unsubscribes),
+		cmocka_unit_test(test_stale_handles),
+		cmocka_unit_test(test_stale_contexts),
+		cmocka_unit_test(test_stale_memory_handles),
+		cmocka_unit_test(test_failed_copy_returns_to_caller),
+		cmocka_unit_test(test_failed_before_copy),
+		cmocka_unit_test(test_stop_on_failure),
+		cmocka_unit_test(test_failure_stops_context),
+		cmocka_unit_test(test_failure_goes_on),
+		cmocka_unit_test(test_task_abort),
+		cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_registered_callbacks),
+		cmocka_unit_test(test_callback_destroys_what_failed),
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1", 1);

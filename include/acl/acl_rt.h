@@ -1621,11 +1621,11 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *f
 /* How many more streams can be created: 65536 at most, 1984 with a profile. 100000: NULL; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamAvailableNum(uint32_t *streamCount);
 /*
- * Bit 0: stop after the first failed task.  107017; 107003; 207000: from stop back to continue;
- * 107000: the default stream.
+ * Bit 0: the first failed task of a stream stops all streams of the context, which accept no work from then on: the mode
+ * of all of them.  107017; 107003; 107002; 207000: from stop back to continue.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
-/* 100000: value NULL; 107000: no such attribute, or value; 107017; 107003; as aclrtSetStreamFailureMode. */
+/* 100000: value NULL; 107000: no such attribute, or FAILURE_MODE of the default stream; 107017; 107003; 207000. */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
 						     aclrtStreamAttrValue *value);
 /* 100000: value NULL; 107000: no such attribute; 107017; 107003. */

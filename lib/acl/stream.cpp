@@ -496,6 +496,19 @@ aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
 	return ACL_SUCCESS;
 }
 
+/* As the attribute: off is what there is. */
+aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)
+{
+	stream_guard s;
+	const aclError err = get_any_stream(__func__, stream, &s);
+	aclrtStreamAttrValue v{};
+
+	if (!err && captures(s))
+		return stream_captured(__func__, s);
+	v.overflowSwitch = flag;
+	return err ? err : set_attr(__func__, s, ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK, v);
+}
+
 aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)
 {
 	stream_guard s;

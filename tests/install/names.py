@@ -6,8 +6,8 @@ names.py LIBRARY... [--absent]      --absent: names the absent ones, too
 
 tests/install/names/*.list has a program each: its comment says which, and from where; "works", "refuses" and "absent" begin
 what is expected of the names that follow. A name that works must not vanish or be refused; one that is listed as refused
-or absent and has become better belongs to another part of the list. What is refused is lib/acl/refused.list, kernels.cpp and
-unsupported.cpp, and lib/hccl_comm/refused.cpp.
+or absent and has become better belongs to another part of the list. What is refused is lib/acl/refused.list and
+lib/hccl_comm/refused.cpp.
 """
 import glob
 import os
@@ -29,10 +29,7 @@ def refused():
     names = set()
     with open(os.path.join(ACL, "refused.list"), encoding="utf-8") as f:
         for line in f:
-            names.update(line.split() if line[0] not in "#=" else [])
-    for source in ("kernels.cpp", "unsupported.cpp"):
-        with open(os.path.join(ACL, source), encoding="utf-8") as f:
-            names.update(re.findall(r"^aclError (\w+)\(", f.read(), re.M))
+            names.update(line.split(": ")[0].split() if line[0] not in "#=" else [])
     with open(os.path.join(ACL, "../hccl_comm/refused.cpp"), encoding="utf-8") as f:
         names.update(re.findall(r"^HcclResult (\w+)\(", f.read(), re.M))
     return names

@@ -189,7 +189,7 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtGetPhyDevIdByLogicDevId aclrtGetPrimaryCtxState aclrtGetRunMode "
 	"aclrtGetSocName aclrtGetSysParamOpt aclrtGetUserDevIdByLogicDevId aclrtGetVersion "
 	"aclrtHostGetDevicePointer aclrtHostMemMapCapabilities aclrtIpcMemImportPidInterServer "
-	"aclrtIpcMemSetAttr aclrtIpcMemSetImportPid aclrtMemAllocManaged aclrtMemFlush "
+	"aclrtIpcMemSetAttr aclrtIpcMemSetImportPid aclrtMemFlush "
 	"aclrtMemGetAllocationGranularity aclrtMemInvalidate aclrtMemP2PMap aclrtMemcpyAsyncWithOffset "
 	"aclrtPeekAtLastError aclrtProcessHostFunc aclrtProcessReport aclrtQueryDeviceStatus "
 	"aclrtRegDeviceStateCallback aclrtRegStreamStateCallback aclrtResetDeviceResLimit "
@@ -209,14 +209,7 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtAllocatorSetGetAddrFromBlockFuncToDesc aclrtAllocatorRegister "
 	"rtGetDevicePhyIdByIndex rtGetDeviceIndexByPhyId "
 	/* Not supported anywhere. */
-	"aclrtCmoAsyncWithBarrier aclrtCmoWaitBarrier aclrtMallocCached aclrtMemManagedAdvise "
-	"aclrtMemManagedGetAttr aclrtMemManagedGetAttrs aclrtMemManagedPrefetchAsync "
-	"aclrtMemManagedPrefetchBatchAsync aclrtMemMapSelectedLink aclrtMemMapSetLink aclrtMemcpyFromSymbol "
-	"aclrtMemcpyFromSymbolAsync aclrtMemcpyToSymbol aclrtMemcpyToSymbolAsync "
-	"aclrtBinaryGetFunction "
-	"aclrtBinaryLoadFromData aclrtBinaryLoadFromFile aclrtBinaryUnLoad aclrtKernelArgsAppend "
-	"aclrtKernelArgsFinalize aclrtKernelArgsInit aclrtLaunchKernel aclrtLaunchKernelV2 "
-	"aclrtLaunchKernelWithConfig ");
+	"aclrtMallocCached ");
 
 /*
  * Calls that do not answer 107002 in a thread without a context, though their arguments are good: of the runtime's, as

@@ -144,7 +144,7 @@ def main():
     args, but = sys.argv[1:], set()
     if '--but' in args:
         with open(args.pop(), encoding='utf-8') as f:
-            but = {name for line in f if line[0] not in '#=' for name in line.split()}
+            but = {name for line in f if line[0] not in '#=' for name in line.split(': ')[0].split()}
         args.pop()
     mark, paths = args[0], args[1:]
     for name, text in sorted(set(declared(mark, paths))):

@@ -99,7 +99,7 @@ def test_device(rt):
     assert rt.set_device(count) == RT_DEVICE_ID
     assert rt.set_device(-1) == RT_DEVICE_ID
     assert rt.query_device_status(0) == (0, 0)
-    assert rt.device_get_stream_priority_range() == (0, 0, 0)
+    assert rt.device_get_stream_priority_range() == (7, 0, 0)
     assert rt.synchronize_device() == 0
     assert rt.synchronize_device_with_timeout(0) == RT_PARAM
     total, ret = rt.get_device_info(0, 301)
@@ -364,7 +364,7 @@ def test_stream(rt):
     assert rt.stream_query(a) == (0, 0)
     assert rt.synchronize_stream_with_timeout(a, 0) == RT_PARAM
     assert rt.get_stream_available_num()[0] > 0
-    assert rt.get_stream_attribute(b, 5)[0]["streamPriority"] == 0
+    assert rt.get_stream_attribute(b, 5)[0]["streamPriority"] == 3
     assert rt.set_stream_attribute(a, 1, {"failureMode": 1}) == 0
     assert rt.get_stream_attribute(a, 1)[0]["failureMode"] == 1
     assert rt.set_stream_attribute(a, 77, {}) == RT_PARAM

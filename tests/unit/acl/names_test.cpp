@@ -25,44 +25,62 @@ using namespace usdma::test;
 
 static unsigned refused_calls;
 
-/* Whether the function refused the call: 207000, or an invalid value of another result type. */
-template <class R, class... A> static bool refuses(R (*call)(A...))
+static int refused_if(bool invalid)
+{
+	return invalid ? ACL_ERROR_RT_FEATURE_NOT_SUPPORT : -1;
+}
+
+template <class A> static A argument(void *p)
+{
+	if constexpr (std::is_pointer_v<A>)
+		return reinterpret_cast<A>(p);
+	else
+		return A();
+}
+
+/* The code, of pointers to p and of zeros; 207000 also for an invalid value of another result type. */
+template <class R, class... A> static int answer(R (*call)(A...), void *p)
 {
 	if constexpr (std::is_void_v<R>) {
-		call(A()...);
-		return true;
+		call(argument<A>(p)...);
+		return ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
 	} else if constexpr (std::is_same_v<R, aclError>) {
-		return call(A()...) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
+		return call(argument<A>(p)...);
 	} else if constexpr (std::is_same_v<R, aclprofSubscribeOpFlag>) {
-		return call(A()...) == ACL_SUBSCRIBE_NONE;
+		return refused_if(call(argument<A>(p)...) == ACL_SUBSCRIBE_NONE);
 	} else if constexpr (std::is_enum_v<R>) {
-		return int(call(A()...)) == -1;
+		return refused_if(int(call(argument<A>(p)...)) == -1);
 	} else {
-		return !call(A()...);
+		return refused_if(!call(argument<A>(p)...));
 	}
 }
 
-static void expect_refusal(const char *name, bool refused)
+static void expect_refusal(const char *name, int code, int got)
 {
 	const char *text = aclGetRecentErrMsg();
-	const std::string start = std::string(name) + ": 207000: ";
+	const std::string start = std::string(name) + ": " + std::to_string(code) + ": ";
 
-	if (!refused || !text || strncmp(text, start.c_str(), start.size()) || strlen(text) < start.size() + 10) {
-		print_error("%s: refused %d, message: %s\n", name, refused, text ? text : "nothing");
+	if (got != code || !text || strncmp(text, start.c_str(), start.size()) || strlen(text) < start.size() + 10) {
+		print_error("%s: %d instead of %d, message: %s\n", name, got, code, text ? text : "nothing");
 		assert_true(false);
 	}
 	refused_calls++;
 }
 
+/* Arguments are checked first. */
 static void test_refused(void **)
 {
+	static char buffer[4096];
+
 	while (aclGetRecentErrMsg())
 		;
 	aclrtGetLastError(ACL_RT_THREAD_LEVEL);
-#define R(name) expect_refusal(#name, refuses(name));
+#define R(name, zeros, code)                                                                                           \
+	expect_refusal(#name, zeros, answer(name, nullptr));                                                           \
+	expect_refusal(#name, code, answer(name, buffer));
 #include "refused.inc"
 #undef R
-	assert_true(refused_calls > 200);
+	assert_true(refused_calls > 400);
 	assert_int_equal(aclrtPeekAtLastError(ACL_RT_THREAD_LEVEL), 0);
 }
 

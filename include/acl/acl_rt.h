@@ -1291,7 +1291,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemManagedGetAttrs(aclrtMemManagedRangeAttribu
  */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr,
 						    uint64_t flags);
-/* As aclrtReserveMemAddress; 207000 with a profile of 910B. */
+/* As aclrtReserveMemAddress; refused with a profile of 910B. */
 ACL_FUNC_VISIBILITY aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment,
 							      void *expectPtr, uint64_t flags);
 /* 100000: NULL; 107000: not the start of a reservation, or something is still mapped there. */
@@ -1621,11 +1621,11 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *f
 /* How many more streams can be created: 65536 at most, 1984 with a profile. 100000: NULL; 107002. */
 ACL_FUNC_VISIBILITY aclError aclrtGetStreamAvailableNum(uint32_t *streamCount);
 /*
- * Bit 0: the first failed task of a stream stops all streams of the context, which accept no work from then on: the mode
- * of all of them.  107017; 107003; 107002; 207000: from stop back to continue.
+ * Bit 0: the first failed task of a stream stops all streams of the context, which accept no work from then on: the
+ * mode of all of them.  107017; 107003; 107002; 207000: from stop back to continue.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode);
-/* 100000: value NULL; 107000: no such attribute, or FAILURE_MODE of the default stream; 107017; 107003; 207000. */
+/* 100000: value NULL; 107000: no such attribute, or FAILURE_MODE of the default stream; 107017; 107003. */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType,
 						     aclrtStreamAttrValue *value);
 /* 100000: value NULL; 107000: no such attribute; 107017; 107003. */

@@ -20,6 +20,7 @@ ELSEWHERE = {
     ("aclrtCreateStream", "207008"): "acl-codes: test_all_streams",
     ("aclrtCreateStreamWithConfig", "207008"): "acl-codes: test_all_streams",
     ("aclrtCreateStreamV2", "207008"): "acl-codes: test_all_streams",
+    ("aclrtDeviceEnablePeerAccess", "507899"): "acl-ops: test_two_devices_apart",
     ("aclrtIpcMemImportByKey", "207000"): "core-share: another_pid_namespace",
     ("aclrtLaunchHostFunc", "207000"): "own-wait: acl_host_function",
     ("aclrtSetDeviceTaskAbortCallback", "507000"): "acl-codes: test_abort_callback_fails",

@@ -78,6 +78,7 @@ static void test_device_memory(void **)
 		ROW(0, aclrtGetMemUsageInfo(0, &use, 1, &n) ?:
 			       n != 1 || use.curMemSize < 2 * block || use.memPeakSize < use.curMemSize),
 		ROW(100000, aclrtCheckMemType(nullptr, 1, ACL_RT_MEM_TYPE_DEV, &is, 0)),
+		ALONE(107002, aclrtCheckMemType(&f.dev, 1, ACL_RT_MEM_TYPE_DEV, &is, 0)),
 		ROW(100000, aclrtCheckMemType(&f.dev, 0, ACL_RT_MEM_TYPE_DEV, &is, 0)),
 		ROW(107000, aclrtCheckMemType(&f.dev, 1, 0x40, &is, 0)),
 		ROW(107000, aclrtCheckMemType(&f.dev, 1, ACL_RT_MEM_TYPE_DEV, &is, 1)),
@@ -232,6 +233,7 @@ static void test_virtual_memory(void **)
 		ROW(0, aclrtMemSetPidToShareableHandleV2(&number, plain, &pid, 1)),
 		ROW(100000, aclrtMemImportFromShareableHandle(number, 0, nullptr)),
 		ROW(107001, aclrtMemImportFromShareableHandle(number, 99, &h2)),
+		ALONE(107002, aclrtMemImportFromShareableHandle(number, 0, &h2)),
 		ROW(100000, aclrtMemImportFromShareableHandleV2(nullptr, plain, 0, &h2)),
 		ROW(100000, aclrtMemImportFromShareableHandleV2(&number, plain, 1, &h2)),
 		ALONE(107002, aclrtMemImportFromShareableHandleV2(&number, unknown, 0, &h2)),

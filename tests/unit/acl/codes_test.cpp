@@ -142,7 +142,9 @@ static void test_devices(void **)
 		ROW(0, rtGetDeviceInfo(1, 1, 18, &v) ?: v != 0),
 		ROW(107001, rtEnableP2P(99, 0, 0)),
 		ROW(107001, rtEnableP2P(0, 99, 0)),
-		ROW(0, rtEnableP2P(0, 1, 0) ?: aclrtDevicePeerAccessStatus(1, 0, &id) ?: id),
+		ROW(0, rtEnableP2P(0, 1, 0)                           ?:
+			       aclrtDevicePeerAccessStatus(1, 0, &id) ?:
+									id),
 		ROW(0, aclrtDevicePeerAccessStatus(0, 1, &id) ?: id - 1),
 		ROW(0, rtDisableP2P(0, 1)),
 	};
@@ -198,6 +200,7 @@ static void test_streams(void **)
 		ALONE(107002, aclrtGetStreamAvailableNum(&u)),
 		ROW(107017, aclrtSetStreamFailureMode(f.dead_stream, ACL_STOP_ON_FAILURE)),
 		ROW(107003, aclrtSetStreamFailureMode(f.foreign, ACL_STOP_ON_FAILURE)),
+		ALONE(107002, aclrtSetStreamFailureMode(f.stream, ACL_STOP_ON_FAILURE)),
 		ROW(0, aclrtSetStreamFailureMode(nullptr, ACL_CONTINUE_ON_FAILURE)),
 		ROW(107017, aclrtSetStreamAttribute(f.dead_stream, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v)),
 		ROW(107003, aclrtSetStreamAttribute(f.foreign, ACL_STREAM_ATTR_USER_CUSTOM_TAG, &v)),

@@ -76,7 +76,7 @@ static void test_last_error(void **)
 	assert_true(strlen(text) < 4096 && strstr(text, "aclrtFree"));
 }
 
-/* A thread's text is freed when the thread ends; destructors of later keys may still make errors. */
+/* A thread's text is freed at its exit; destructors of later keys may still make errors. */
 static void late_error(void *)
 {
 	static constexpr size_t like_text = 8216;
@@ -472,6 +472,7 @@ static void test_words_and_notifies(void **)
 		ROW(100000, aclrtCreateNotify(nullptr, 0)),
 		ROW(107000, aclrtCreateNotify(&n, 2)),
 		ALONE(107002, aclrtCreateNotify(&n, 0)),
+		ALONE(107002, aclrtDestroyNotify(f.notify)),
 		ROW(100000, aclrtRecordNotify(nullptr, f.stream)),
 		ROW(107017, aclrtRecordNotify(f.dead_notify, f.stream)),
 		ROW(107017, aclrtWaitAndResetNotify(f.dead_notify, f.stream, 0)),
@@ -497,6 +498,7 @@ static void test_words_and_notifies(void **)
 		ROW(107000, aclrtNotifyImportByKey(&n, "no key", 0)),
 		ROW(107000, aclrtNotifyImportByKey(&n, key, 1)),
 		ROW(0, aclrtCntNotifyCreate(&c, 0)),
+		ALONE(107002, aclrtCntNotifyDestroy(c)),
 		ROW(107017, aclrtRecordNotify(c, f.stream)),
 		ROW(107000, aclrtCntNotifyRecord(c, f.stream, &bad)),
 		ROW(0, aclrtCntNotifyRecord(c, f.stream, &rec)                   ?:

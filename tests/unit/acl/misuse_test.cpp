@@ -181,6 +181,8 @@ static void test_registration(void **)
 		ROW(507899, aclrtHostRegisterV2(f.heap2, 4095, ACL_HOST_REG_PINNED)),
 		ROW(507911, aclrtHostUnregister(f.heap + 64)),
 		ROW(0, aclrtHostGetDevicePointer(f.heap, &p, 0)),
+		ALONE(107002, aclrtHostGetDevicePointer(f.heap, &p, 0)),
+		ALONE(107002, aclrtHostUnregister(f.heap)),
 		ROW(100000, aclrtHostGetDevicePointer(f.heap, &p, 1)),
 		ROW(0, aclrtHostUnregister(f.heap)),
 		ROW(507911, aclrtHostUnregister(f.heap)),

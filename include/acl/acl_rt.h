@@ -861,7 +861,7 @@ ACL_FUNC_VISIBILITY aclError aclrtGetVersion(int32_t *majorVersion, int32_t *min
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionStr(char *pkgName, char *versionStr);
 /* The same as a number: major * 10000000 + minor * 100000 + patch * 1000.  100000: NULL; 100003: no such package. */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum);
-/* As aclsysGetVersionStr for RUNTIME and DRIVER, in parts. 100000: NULL; 100003: another package. */
+/* As aclsysGetVersionStr for RUNTIME and DRIVER, in parts. 100000: NULL or unknown; 100003: another one. */
 ACL_DEPRECATED_MESSAGE("use aclsysGetVersionStr")
 ACL_FUNC_VISIBILITY aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version);
 /*

@@ -447,6 +447,8 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *ve
 {
 	if (!version)
 		return bad_arg(__func__, "version is NULL");
+	if (number_in(name) > ACL_PKG_NAME_DRIVER)
+		return bad_arg(__func__, "package %u is unknown", number_in(name));
 	if (name != ACL_PKG_NAME_RUNTIME && name != ACL_PKG_NAME_DRIVER)
 		return fault(__func__, ACL_ERROR_INVALID_FILE, "package %u is unknown, there are RUNTIME and DRIVER",
 			     number_in(name));

@@ -231,6 +231,7 @@ static void test_versions(void **)
 
 	assert_int_equal(aclsysGetCANNVersion(ACL_PKG_NAME_RUNTIME, nullptr), 100000);
 	assert_int_equal(aclsysGetCANNVersion(ACL_PKG_NAME_OPP, &v), 100003);
+	assert_int_equal(aclsysGetCANNVersion(static_cast<aclCANNPackageName>(8), &v), 100000);
 	assert_int_equal(aclsysGetCANNVersion(ACL_PKG_NAME_RUNTIME, &v), 0);
 	assert_int_equal(aclsysGetVersionStr(runtime, text), 0);
 	assert_string_equal(text, usdma::acl::runtime_version.text);

@@ -92,7 +92,7 @@ static bool never_comes(core::share *share, u64 number)
 	return !core::share_owed_by(share, number) && !has_reached(share, number);
 }
 
-/* Polled every 200 us. */
+/* Polled at least every 200 us. */
 static int is_reached(void *arg)
 {
 	auto *step = static_cast<shared_step *>(arg);
@@ -109,7 +109,7 @@ static int push(core::stream *s, core::share *share, u64 number, int (*check)(vo
 	if (!step)
 		return no_memory("a shared event's step");
 	core::share_ref(share);
-	return core::stream_wait_check(s, check, step_done, step, until);
+	return core::stream_wait_check(s, check, step_done, step, until, nullptr, core::changed_by_others);
 }
 
 /* Serialises the records of a process: the owed number only grows. */

@@ -141,8 +141,10 @@ int notify_wait(notify *n, core::stream *s, deadline until)
 	const core::seen_word seen = {n->word, dma::compare::eq, 1, true};
 
 	fetch_add_relaxed(&n->refs, 1);
-	/* Those of other processes are not seen. */
-	return core::stream_wait_check(s, taken, release_now, n, until, load_acquire(&n->share) ? nullptr : &seen);
+	/* Records of other processes are neither seen nor reported. */
+	if (load_acquire(&n->share))
+		return core::stream_wait_check(s, taken, release_now, n, until);
+	return core::stream_wait_check(s, taken, release_now, n, until, &seen, core::changed_by_device);
 }
 
 /* ---- counts ----------------------------------------------------------------------------------------- */
@@ -225,7 +227,7 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 		return no_memory("a count notify's step");
 	fetch_add_relaxed(&what.n->refs, 1);
 	return core::stream_wait_check(s, check, step_done, step, until,
-				       check == change ? &core::seen_nothing : nullptr);
+				       check == change ? &core::seen_nothing : nullptr, core::changed_by_library);
 }
 
 int notify_record(notify *n, core::stream *s)

@@ -219,8 +219,8 @@ int file_submit_all(stream *s, size_t n, file_requests request, const void *arg,
 	stream_outside_enter(s);
 	if (s->order && !stream_refuses(s))
 		check_accesses(g);
-	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), &seen_nothing, true,
-					      gate_uses)) {
+	if (const int err = stream_wait_check(s, gate_check, gate_release, g, deadline::never(), &seen_nothing,
+					      changed_by_library, gate_uses)) {
 		const saved_error why;
 
 		stream_outside_leave(s);

@@ -89,11 +89,7 @@ static void count_spin(hw_queue *l)
 	store_relaxed(&l->count->spins, load_relaxed(&l->count->spins) + 1);
 }
 
-/*
- * The engine's thread was last seen on this CPU, where it cannot run while this thread spins. A hint: may be
- * stale, or wrong if from another process; a thread that sleeps because of it is woken as usual.
- */
-static bool engine_is_here(const hw_queue *l)
+bool hwq_engine_is_here(const hw_queue *l)
 {
 	const u32 cpu = load_relaxed(l->ch->engine_cpu);
 
@@ -113,7 +109,7 @@ static bool fast_spin(const hw_queue *l, u64 seq)
 
 bool hwq_spin(hw_queue *l, u64 seq)
 {
-	const bool done = hwq_done(l, seq) || (!engine_is_here(l) && fast_spin(l, seq));
+	const bool done = hwq_done(l, seq) || (!hwq_engine_is_here(l) && fast_spin(l, seq));
 
 	if (done)
 		count_spin(l);
@@ -155,7 +151,7 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 
 			return err ? err : fail(ETIMEDOUT, "not done in time");
 		}
-		const bool here = engine_is_here(l);
+		const bool here = hwq_engine_is_here(l);
 		if (now - start > budget || (here && budget != poll_budget))
 			return -EAGAIN;
 		if (here)
@@ -194,7 +190,7 @@ void hwq_note_poll(hw_queue *l, u64 seq)
 {
 	static constexpr u32 every = 8;
 
-	if (engine_is_here(l))
+	if (hwq_engine_is_here(l))
 		let_engine_run(l, seq);
 	else if (holds_work(l) && fetch_add_relaxed(&l->polls, 1) % every == every - 1)
 		demand(l, seq);
@@ -414,7 +410,7 @@ static int wait_any(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 {
 	if (hwq_done(l, seq))
 		return 0;
-	if (mode == wait_mode::hybrid && engine_is_here(l))
+	if (mode == wait_mode::hybrid && hwq_engine_is_here(l))
 		return sleep_until(l, seq, until);
 	if (mode == wait_mode::interrupt || !fast_spin(l, seq))
 		return spin_then_sleep(l, seq, until, mode);

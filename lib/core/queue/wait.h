@@ -13,6 +13,11 @@ namespace usdma::core {
 
 /* 0: completed >= seq; -ETIMEDOUT; another error: the device is dead (see error_text()). */
 int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode);
+/*
+ * The engine's thread was last seen on this CPU, where it cannot run while this thread spins. A hint: may be
+ * stale, or wrong if from another process; a thread that sleeps because of it is woken as usual.
+ */
+bool hwq_engine_is_here(const hw_queue *l);
 /* Polls for about a microsecond; takes no lock. True: completed >= seq. */
 bool hwq_spin(hw_queue *l, u64 seq);
 /*

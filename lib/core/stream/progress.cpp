@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <utility>
 
@@ -47,6 +48,7 @@ struct progress_state {
 	u32 closing = 0;    /* number of closing devices: the thread must not sleep */
 	u32 count = 0;      /* futex: incremented by each pass that made progress */
 	u32 waiters = 0;    /* threads asleep on count */
+	u32 spinners = 0;   /* threads that make one pass after the other; see spinning_waiter */
 	u64 interrupts = 0; /* device interrupts that woke the thread */
 	u32 scans = 0;      /* passes over call_slots; under run_lock */
 	u32 late = 0;       /* as monitor_run(); atomic */
@@ -55,8 +57,11 @@ struct progress_state {
 
 constinit no_destructor<progress_state> progress;
 
-/* Poll interval for memory words, which raise no interrupt, and the longest sleep. */
-constexpr u64 word_poll_ns = 200 * ns_per_us, max_sleep_ns = 50 * ns_per_ms;
+/*
+ * Words that may change without an interrupt or a kick are polled: at intervals that double while none changes. Longest
+ * sleep.
+ */
+constexpr u64 word_poll_min_ns = 10 * ns_per_us, word_poll_ns = 200 * ns_per_us, max_sleep_ns = 50 * ns_per_ms;
 constexpr u64 progress_spin = 20 * ns_per_us;
 
 /* ---- a pass ----------------------------------------------------------------------------------------- */
@@ -214,14 +219,44 @@ bool pass()
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
 /* Adds the queue's service interrupt to fds. False: no memory. */
-bool listen(hw_queue *l, std::vector<pollfd> *fds)
+bool listen(const hw_queue *l, std::vector<pollfd> *fds)
 {
 	const int fd = l->ch->irq_fd[dma::irq_service];
 
-	for (const pollfd &p : *fds)
-		if (p.fd == fd)
-			return true;
 	return fd < 0 || try_push(*fds, pollfd{fd, POLLIN, 0});
+}
+
+struct listening {
+	std::vector<pollfd> *fds;
+	bool all = true;
+};
+
+void listen_to_device(device *dev, void *arg)
+{
+	auto *to = static_cast<listening *>(arg);
+
+	for (const hw_queue *l = load_acquire(&dev->opened); l; l = l->next_open)
+		to->all &= listen(l, to->fds);
+}
+
+/* A word that a stream waits for may be written in any ring, and each WRITE raises the interrupt. False: no memory. */
+bool listen_to_all(std::vector<pollfd> *fds)
+{
+	listening to = {fds};
+
+	devices_arm_held();
+	device_each(listen_to_device, &to);
+	return to.all;
+}
+
+/* Queues may share an interrupt. */
+void drop_doubles(std::vector<pollfd> *fds)
+{
+	const auto by_fd = [](const pollfd &a, const pollfd &b) { return a.fd < b.fd; };
+	const auto same = [](const pollfd &a, const pollfd &b) { return a.fd == b.fd; };
+
+	std::sort(fds->begin(), fds->end(), by_fd);
+	fds->erase(std::unique(fds->begin(), fds->end(), same), fds->end());
 }
 
 struct interest {
@@ -233,7 +268,7 @@ constexpr u64 no_arm = ~u64(0);
 /* How the thread may sleep. */
 struct sleep_limits {
 	u64 ns = max_sleep_ns;
-	bool polls_words = false; /* that a device may write */
+	u8 words = 0; /* bits of changed_by: how what is waited for may change */
 };
 
 /* What the first task of a stream waits for. */
@@ -256,10 +291,8 @@ interest interest_of(stream *s, sleep_limits *limits)
 		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};
 	if (!hwq_done(s->ln, s->last))
 		return {s->ln, s->last};
-	if (t.kind == task_kind::gate_check && !t.kicked) {
-		limits->ns = std::min(limits->ns, word_poll_ns);
-		limits->polls_words |= t.by_device;
-	}
+	if (t.kind == task_kind::gate_check)
+		limits->words |= t.changed_by;
 	return {nullptr, 0};
 }
 
@@ -280,6 +313,7 @@ bool add_interest(std::vector<interest> *all, interest i)
 struct sleep_lists {
 	std::vector<interest> hw_queues;
 	std::vector<pollfd> fds;
+	u64 poll_ns = word_poll_min_ns;
 };
 
 /* A marked request interrupts by itself, but a device that holds its work runs only what is armed. */
@@ -308,8 +342,8 @@ u64 arm_all(sleep_lists *to)
 	for (size_t i = 0; hw_queue *l = monitor_interest(i, interrupts, &seq); i++)
 		all &= add_interest(&to->hw_queues, {l, seq});
 	all &= signals_listen(&to->fds);
-	if (limits.polls_words)
-		devices_arm_held();
+	if (limits.words & changed_by_device)
+		all &= listen_to_all(&to->fds);
 	for (const interest &i : to->hw_queues) {
 		all &= listen(i.ln, &to->fds);
 		if (i.seq == no_arm)
@@ -319,9 +353,12 @@ u64 arm_all(sleep_lists *to)
 	}
 	if (load_relaxed(&progress->late))
 		limits.ns = std::min(limits.ns, ns_per_ms);
+	drop_doubles(&to->fds);
 	/* Without memory to wait for all interrupts, poll. */
 	if (!all)
 		return std::min(limits.ns, word_poll_ns);
+	if (limits.words & changed_by_others && !load_seq_cst(&progress->spinners))
+		limits.ns = std::min(limits.ns, to->poll_ns);
 	return nothing_to_do() ? ~u64(0) : limits.ns;
 }
 
@@ -336,12 +373,15 @@ void drain(const std::vector<pollfd> &fds)
 	}
 }
 
-void sleep_on(std::vector<pollfd> &fds, u64 ns)
+/* False: the time is over. */
+bool sleep_on(std::vector<pollfd> &fds, u64 ns)
 {
 	const timespec ts = {time_t(ns / ns_per_s), long(ns % ns_per_s)};
 
-	if (ppoll(fds.data(), fds.size(), ns == ~u64(0) ? nullptr : &ts, nullptr) > 0)
-		drain(fds);
+	if (ppoll(fds.data(), fds.size(), ns == ~u64(0) ? nullptr : &ts, nullptr) == 0)
+		return false;
+	drain(fds);
+	return true;
 }
 
 /* Wakes waiters after a pass that made progress. */
@@ -353,6 +393,9 @@ bool notify(bool moved)
 	/* Not relaxed: it could be loaded before the count is stored, which only x86 prevents. */
 	if (load_seq_cst(&progress->waiters))
 		futex_wake(&progress->count, 1 << 30);
+	/* What the streams wait for now may be something that the thread does not listen to. */
+	if (!load_seq_cst(&progress->spinners))
+		progress_kick();
 	return true;
 }
 
@@ -368,9 +411,11 @@ bool run_for(u64 ns)
 	return false;
 }
 
-void arm_and_sleep(sleep_lists *to)
+/* False: nothing has happened until a poll is due. */
+bool arm_and_sleep(sleep_lists *to)
 {
 	std::lock_guard sleeping(progress->sleep_lock);
+	bool woken = true;
 
 	to->fds.clear();
 	const bool wakes = try_push(to->fds, pollfd{progress->wake_fd, POLLIN, 0});
@@ -378,8 +423,15 @@ void arm_and_sleep(sleep_lists *to)
 	store_fence(&progress->asleep, 1u);
 	const u64 sleep_ns = arm_all(to);
 	if (!progress_run_behind() && !load_seq_cst(&progress->closing))
-		sleep_on(to->fds, wakes ? sleep_ns : word_poll_ns);
+		woken = sleep_on(to->fds, wakes ? sleep_ns : word_poll_ns);
 	store_relaxed(&progress->asleep, 0u);
+	return woken;
+}
+
+/* Not while another thread does. */
+u64 spin_ns()
+{
+	return nothing_to_do() || load_relaxed(&progress->spinners) ? 0 : progress_spin;
 }
 
 void *thread_main(void *)
@@ -388,12 +440,18 @@ void *thread_main(void *)
 	sleep_lists lists;
 
 	thread_name("usdma-progress");
-	for (;;) {
-		if (!progress_run() && !run_for(nothing_to_do() ? 0 : progress_spin)) {
-			if (load_relaxed(&progress->closing))
-				sched_yield();
-			arm_and_sleep(&lists);
+	/* Of this thread, so that short sleeps are short; else polls are later. */
+	prctl(PR_SET_TIMERSLACK, 1000);
+	for (bool woken = true;;) {
+		if (progress_run() || (woken && run_for(spin_ns()))) {
+			lists.poll_ns = word_poll_min_ns;
+			continue;
 		}
+		if (load_relaxed(&progress->closing))
+			sched_yield();
+		woken = arm_and_sleep(&lists);
+		if (!woken)
+			lists.poll_ns = std::min(lists.poll_ns * 2, word_poll_ns);
 	}
 }
 
@@ -456,6 +514,35 @@ void progress_wait(u32 seen, u64 abs_ns)
 	fetch_add_seq_cst(&progress->waiters, 1);
 	futex_wait_until(&progress->count, seen, abs_ns);
 	fetch_sub_relaxed(&progress->waiters, 1);
+}
+
+spinning_waiter::spinning_waiter(const hw_queue *l, wait_mode mode) : l_(l)
+{
+	if (mode == wait_mode::hybrid && !hwq_engine_is_here(l))
+		until_ = now_ns() + config_get().spin_us * ns_per_us;
+	else if (mode == wait_mode::poll)
+		until_ = ~u64(0);
+	if (until_)
+		fetch_add_seq_cst(&progress->spinners, 1);
+}
+
+/* The thread goes on where this one has stopped. */
+void spinning_waiter::end()
+{
+	if (!std::exchange(until_, 0))
+		return;
+	fetch_sub_seq_cst(&progress->spinners, 1);
+	if (!nothing_to_do())
+		progress_kick();
+}
+
+bool spinning_waiter::goes_on()
+{
+	if (until_ && now_ns() >= until_)
+		end();
+	if (until_ && hwq_engine_is_here(l_))
+		sched_yield();
+	return until_;
 }
 
 /* On arm64 the callers' store_release() is ordered before this load because it is seq_cst (STLR, then LDAR). */

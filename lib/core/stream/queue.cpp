@@ -442,7 +442,7 @@ bool stream_advance(stream *s)
 /* ---- gates and calls -------------------------------------------------------------------------------- */
 
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen, bool kicked, bool (*uses)(const void *arg, const memory_use &use))
+		      const seen_word *seen, u8 by, bool (*uses)(const void *arg, const memory_use &use))
 {
 	task t;
 
@@ -455,8 +455,7 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 	t.uses = uses;
 	t.arg = arg;
 	t.until = until;
-	t.kicked = kicked;
-	t.by_device = seen && seen != &seen_nothing;
+	t.changed_by = by;
 	return stream_push(s, std::move(t));
 }
 

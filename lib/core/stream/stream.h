@@ -315,13 +315,17 @@ int stream_wait_word(stream *s, const u64 *word, dma::compare cmp, u64 value, de
 int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value);
 /*
  * For custom conditions (count notify): check(arg) is called until it returns true and has taken effect. check
- * and release run under the stream's lock: they must not wait, free memory or call into the library. kicked:
- * what makes it true calls progress_kick(), so that it is not polled. uses (or nullptr): it is for work that
- * accesses the memory.
+ * and release run under the stream's lock: they must not wait, free memory or call into the library. by: bits of
+ * changed_by. uses (or nullptr): it is for work that accesses the memory.
  */
+enum changed_by : u8 {
+	changed_by_library = 0, /* what makes it true calls progress_kick(), or is a step of another stream */
+	changed_by_device = 1,  /* or a WRITE of a device of this process, with flag_interrupt */
+	changed_by_others = 2,  /* or something that does not report it: it is polled */
+};
 struct seen_word;
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen = nullptr, bool kicked = false,
+		      const seen_word *seen = nullptr, u8 by = changed_by_device | changed_by_others,
 		      bool (*uses)(const void *arg, const memory_use &use) = nullptr);
 /* For the race check: the word that check waits for, which other streams write. Without it any may have been waited
  * for. */

@@ -24,6 +24,8 @@ static bool ring_target(stream *s, u64 *seq)
 
 static int wait_ungated(stream *s, deadline until)
 {
+	spinning_waiter spin(s->ln, stream_wait_mode(s));
+
 	for (;;) {
 		const u32 seen = progress_count();
 		u64 seq;
@@ -41,6 +43,8 @@ static int wait_ungated(stream *s, deadline until)
 		devices_poll();
 		if ((err = device_alive(s->dev)))
 			return err;
+		if (spin.goes_on())
+			continue;
 		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
 	}
 }

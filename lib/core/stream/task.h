@@ -31,8 +31,7 @@ struct call_slot {
 struct task {
 	task_kind kind = task_kind::request;
 	bool block = false;     /* call: the stream waits for call_done */
-	bool kicked = false;    /* gate_check: as stream_wait_check() */
-	bool by_device = false; /* gate_check: a device of this process may write what it polls */
+	u8 changed_by = 0;      /* gate_check: as stream_wait_check() */
 	bool delivered = false; /* call: delivered, not yet done */
 	u64 number = 0;         /* as stream_gated_last() */
 	u64 op = 0;             /* its number in the stream; of a call: that of the next operation */
@@ -222,6 +221,24 @@ bool progress_run_behind();
 void progress_kick();
 /* Sleeps until a pass has made progress, or until abs_ns. */
 void progress_wait(u32 seen, u64 abs_ns);
+/*
+ * A thread that waits for a stream of the hardware queue behind a gate, and makes one pass after the other as its wait
+ * mode says. Meanwhile the progress thread neither spins nor polls.
+ */
+class spinning_waiter {
+public:
+	spinning_waiter(const hw_queue *l, wait_mode mode);
+	~spinning_waiter() { end(); }
+	spinning_waiter(const spinning_waiter &) = delete;
+	spinning_waiter &operator=(const spinning_waiter &) = delete;
+	bool goes_on();
+
+private:
+	void end();
+
+	const hw_queue *const l_;
+	u64 until_ = 0; /* 0: it does not spin */
+};
 u32 progress_count();
 /* -errno: the thread cannot be started. */
 int progress_start();

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,9 @@ static constexpr int no_device = 3;
 void clients::serve_alone(client_process &self)
 {
 	sim::fault_plan plan(true);
+
+	/* Engines inherit it. */
+	prctl(PR_SET_TIMERSLACK, 1000);
 	int err = sandbox_confine();
 
 	if (!err && control_)

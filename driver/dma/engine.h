@@ -16,6 +16,7 @@ enum capability : u32 {
 	cap_memory_zeroed = 2, /* its memory is all zeros when a process opens it */
 	cap_memory_cached =
 		4, /* memory() is cached and coherent: the CPU copies as fast as the engine, with its effects */
+	cap_wait_takes = 8, /* wait_take is one atomic access, and the engine of wait_reported does not poll */
 };
 
 struct engine_limits {

@@ -20,7 +20,7 @@ enum class opcode : u8 {
 	fill = 3,          /* dst[0, len) = pattern a, arg bytes wide (1, 4, 8); len a multiple of arg */
 	copy_indirect = 4, /* arg: indirect_mode */
 	write = 5,         /* 64-bit a → dst (8-aligned) */
-	wait = 6,      /* until the 64-bit word at src compares (arg: compare) with a; height = limit in ms, 0 none */
+	wait = 6,      /* until the 64-bit word at src compares with a; arg: wait_arg; height = limit in ms, 0 none */
 	reduce = 7,    /* dst[i] = op(dst[i], src[i]) over len bytes; arg = reduce_arg(type, op) */
 	timestamp = 8, /* device clock in ns (64 bits) → dst (8-aligned) */
 	op_count
@@ -72,6 +72,18 @@ enum class compare : u8 {
 	and_ = 2, /* (v & x) != 0 */
 	nor = 3,  /* ~(v | x) != 0 */
 };
+
+/* Bits of a WAIT's arg beside the comparison. */
+enum wait_bits : u8 {
+	wait_compare = 0xf,
+	wait_take = 0x10,     /* then the word is set to 0; with cap_wait_takes by a compare-and-swap */
+	wait_reported = 0x20, /* only WRITEs of this device change the word, or who does wakes the channel afterwards */
+};
+
+constexpr compare wait_comparison(u8 arg)
+{
+	return compare(arg & wait_compare);
+}
 
 constexpr bool compares(compare how, u64 v, u64 x)
 {

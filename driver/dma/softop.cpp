@@ -20,6 +20,12 @@ static end target(const request &r)
 	return {dst_space(r.spaces), r.dst, may_write};
 }
 
+/* The word of a WAIT. */
+static end waited(const request &r)
+{
+	return {src_space(r.spaces), r.src, r.arg & wait_take ? may_read | may_write : u32(may_read)};
+}
+
 /* The second word of an indirect copy. */
 static end second_cell(const request &r)
 {
@@ -233,11 +239,11 @@ static result check_write(backend &b, const request &r)
 
 static result check_wait(backend &b, const request &r)
 {
-	if (r.arg > u8(compare::nor))
+	if (wait_comparison(r.arg) > compare::nor || r.arg & ~(wait_compare | wait_take | wait_reported))
 		return b.fail(fault_reason::bad_op, 0);
 	if (r.src % 8)
 		return b.fail(fault_reason::unaligned, r.src);
-	return check_end(b, source(r), 8);
+	return check_end(b, waited(r), 8);
 }
 
 static result check_reduce(backend &b, const request &r)
@@ -365,12 +371,29 @@ static result run_timestamp(backend &b, const request &r)
 	return put_word(b, target(r), now_ns());
 }
 
+/* *taken: the word was still this one. */
+static result take_word(backend &b, const request &r, u64 word, bool *taken)
+{
+	static constexpr u64 none = 0;
+	piece p;
+
+	if (!b.translate(waited(r), sizeof(word), &p))
+		return result::fault;
+	if (!p.host)
+		return b.put_piece(waited(r), &none, sizeof(none), true);
+	*taken = cmpxchg_acq_rel(reinterpret_cast<u64 *>(p.host), &word, none);
+	return result::done;
+}
+
 static result run_wait(backend &b, const request &r)
 {
 	for (u64 word, until = 0;;) {
-		result got = get_word(b, source(r), &word);
+		result got = get_word(b, waited(r), &word);
+		bool holds = got == result::done && compares(wait_comparison(r.arg), word, r.a);
 
-		if (got != result::done || compares(compare(r.arg), word, r.a))
+		if (holds && r.arg & wait_take)
+			got = take_word(b, r, word, &holds);
+		if (got != result::done || holds)
 			return got;
 		if (!until)
 			until = b.wait_until(r.height);

@@ -49,7 +49,8 @@ enum : u64 {
 	hw_cap_sleep_ordered = 8,
 	hw_cap_memory_zeroed = 16,
 	hw_cap_memory_cached = 32,
-	hw_cap_completion = 64
+	hw_cap_completion = 64,
+	hw_cap_wait_takes = 128
 };
 enum : u32 { ctrl_enable = 1, ctrl_reset = 2 /* self-clearing: all channels off, registers at their reset values */ };
 enum : u32 { status_ready = 1 /* no reset is in flight, no channel is stopping */ };

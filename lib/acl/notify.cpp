@@ -36,10 +36,17 @@ static std::mutex dying_lock;
 static void end(notify *n)
 {
 	core::memory_check_reset(n->word);
-	if (!n->imported)
+	if (!n->in_page)
 		core::host_free(n->word); /* deferred while an engine may still store there */
 	core::share_unref(n->share);
 	notify_slab->put(n);
+}
+
+static void put_off(notify *n)
+{
+	std::lock_guard guard(dying_lock);
+
+	n->next = std::exchange(dying, n);
 }
 
 static void reap()
@@ -48,8 +55,14 @@ static void reap()
 	notify *now = std::exchange(dying, nullptr);
 	dying_lock.unlock();
 
-	while (now)
-		end(std::exchange(now, now->next));
+	/* A page cannot be unmapped later than it is dropped, as other memory can. */
+	while (notify *n = now) {
+		now = n->next;
+		if (n->in_page && core::share_in_use(n->share))
+			put_off(n);
+		else
+			end(n);
+	}
 }
 
 int notify_create(context *c, bool counts, notify **out)
@@ -79,8 +92,7 @@ void notify_unref(notify *n)
 {
 	if (fetch_sub_acq_rel(&n->refs, 1) != 1)
 		return;
-	std::lock_guard guard(dying_lock);
-	n->next = std::exchange(dying, n);
+	put_off(n);
 }
 
 notify *notify_enter(const void *handle)
@@ -110,14 +122,25 @@ static bool take(u64 *word)
 	return cmpxchg_acq_rel(word, &one, u64(0));
 }
 
-/* Streams of this process set n->word, those of other processes the shared word. */
+/* Streams of other processes set the shared word, those of this process n->word, which may be the same. */
 static int taken(void *arg)
 {
 	auto *n = static_cast<notify *>(arg);
 	core::share *share = load_acquire(&n->share);
 	const bool own = take(n->word);
 
-	return (share && take(&share->page->words[0])) || own;
+	return (share && !n->in_page && take(&share->page->words[0])) || own;
+}
+
+/* Excludes the first use of a notify's word from its first export, which may replace the word. */
+static std::mutex words_lock;
+
+static void use_word(notify *n)
+{
+	if (likely(load_acquire(&n->used)))
+		return;
+	std::lock_guard guard(words_lock);
+	store_release(&n->used, true);
 }
 
 static void clear(notify *n)
@@ -136,8 +159,36 @@ static void release_now(void *arg)
 	notify_unref(static_cast<notify *>(arg));
 }
 
+/* A second device would record without a notice to the first. */
+static bool is_only_device(const core::device *dev)
+{
+	for (unsigned slot = 0; slot < core::max_devices; slot++)
+		if (slot != dev->slot && core::device_peek(slot))
+			return false;
+	return true;
+}
+
+/* In the stream's ring, without a time limit. 1: not possible. */
+static int wait_in_ring(notify *n, core::stream *s)
+{
+	const bool shared = load_acquire(&n->share);
+	const bool reported = !shared && is_only_device(s->dev);
+
+	/* There may be two words, and the race check does not see what other processes record. */
+	if (shared && (!n->in_page || s->order))
+		return 1;
+	/* Before the wait: a recorder of a device that is opened later sees it. */
+	if (reported)
+		store_fence(&n->reported, true);
+	return core::take_value_async(s, n->word, 1, reported);
+}
+
 int notify_wait(notify *n, core::stream *s, deadline until)
 {
+	use_word(n);
+	if (until.is_never())
+		if (const int err = wait_in_ring(n, s); err <= 0)
+			return err;
 	const core::seen_word seen = {n->word, dma::compare::eq, 1, true};
 
 	fetch_add_relaxed(&n->refs, 1);
@@ -185,6 +236,8 @@ static int change(void *arg)
 
 	while (!cmpxchg_acq_rel(step->n->word, &now, changed(now, *step)))
 		;
+	if (load_acquire(&step->n->reported))
+		core::waits_wake(unsigned(step->n->slot));
 	return 1;
 }
 
@@ -230,12 +283,23 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 				       check == change ? &core::seen_nothing : nullptr, core::changed_by_library);
 }
 
+static void report_store(void *slot, core::call_token *)
+{
+	core::waits_wake(unsigned(reinterpret_cast<uintptr_t>(slot)));
+}
+
 int notify_record(notify *n, core::stream *s)
 {
+	use_word(n);
 	/* An isolated engine cannot access the word: the host stores it when the stream reaches this step. */
 	if (!core::reaches(s->dev, core::translate(n->word)))
 		return push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 1, false}, change, deadline::never());
-	return core::write_value_async(s, n->word, 1);
+	const int err = core::write_value_async(s, n->word, 1);
+
+	if (!err && s32(s->dev->slot) != n->slot && load_acquire(&n->reported))
+		/* Without memory for it, the engine sees the word within 50 ms. */
+		(void)core::stream_call(s, report_store, reinterpret_cast<void *>(uintptr_t(n->slot)), false);
+	return err;
 }
 
 /* 0 and `forever`: as aclrtSetOpWaitTimeout says. */
@@ -318,11 +382,20 @@ static aclError destroy(const char *call, void *handle, bool counts)
 	return err;
 }
 
+/* Where engines of all processes can access it, nothing but the word in the page is needed. */
+static void move_word(notify *n, core::share *share)
+{
+	if (!share->pinned)
+		return;
+	share->page->words[0] = *n->word;
+	core::host_free(std::exchange(n->word, &share->page->words[0]));
+	n->in_page = true;
+}
+
 /* Creates the page through which other processes set it, at the first export. */
 static int export_notify(notify *n, bool open)
 {
-	static std::mutex lock;
-	std::lock_guard guard(lock);
+	std::lock_guard guard(words_lock);
 	core::share *share = nullptr;
 
 	if (n->share) {
@@ -330,10 +403,16 @@ static int export_notify(notify *n, bool open)
 			store_release(&n->share->page->open, 1u);
 		return 0;
 	}
-	const int err = core::share_export({core::share_kind::notify, open}, false, &share);
-	if (!err)
-		store_release(&n->share, share);
-	return err;
+	const bool pin = !n->used && !n->counts;
+	int err = core::share_export({core::share_kind::notify, open}, pin, &share);
+	/* Without pinned memory there are two words. */
+	if (err && pin)
+		err = core::share_export({core::share_kind::notify, open}, false, &share);
+	if (err)
+		return err;
+	move_word(n, share);
+	store_release(&n->share, share);
+	return 0;
 }
 
 /* A notify of another process: can only be set. */
@@ -351,7 +430,7 @@ static int import_notify(const char *key, notify **out)
 	}
 	n->word = &share->page->words[0];
 	n->share = share;
-	n->imported = true;
+	n->imported = n->in_page = n->used = true;
 	notify_slab->publish(n);
 	*out = n;
 	return 0;

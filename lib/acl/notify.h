@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Notifies.  The state is a 64-bit word in pinned memory: the recording stream's
- * engine stores it and the waiting stream's gate polls it.
+ * engine stores it, and the waiting stream's engine or gate takes it.
  */
 #pragma once
 
@@ -13,11 +13,14 @@ namespace usdma::acl {
 struct alignas(64) notify {
 	u64 alive = 0; /* the handle */
 	u32 id = 0;
-	u32 refs = 1;        /* one of the handle, and one for each wait in flight */
-	s32 slot = -1;       /* of the device that it was created on; -1: another process's */
-	bool counts = false; /* a count notify */
+	u32 refs = 1;          /* one of the handle, and one for each wait in flight */
+	s32 slot = -1;         /* of the device that it was created on; -1: another process's */
+	bool counts = false;   /* a count notify */
+	bool reported = false; /* its device's engine waits for it and does not poll; atomic, never cleared */
 	u64 *word = nullptr;
 	core::share *share = nullptr; /* the shared page, if processes share it */
+	bool in_page = false;         /* word is in that page; set before share */
+	bool used = false;            /* a record or a wait may use the word; atomic */
 	bool imported = false;
 	notify *next = nullptr; /* in the list `dying` */
 };

@@ -160,6 +160,8 @@ int sdma_engine::identify()
 	/* In a guest, the hypervisor's mapping decides. */
 	if (hw_caps_ & hw_cap_memory_cached && dev_->own_connection())
 		limits_.caps |= dma::cap_memory_cached;
+	if (hw_caps_ & hw_cap_wait_takes)
+		limits_.caps |= dma::cap_wait_takes;
 	limits_.numa_node = dev_->numa_node();
 	return 0;
 }

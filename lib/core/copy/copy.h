@@ -137,6 +137,13 @@ int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element ty
 int write_value_async(stream *s, void *dst, u64 value);
 /* Device or pinned memory. -EOPNOTSUPP: the stream shares its channel, and the CPU cannot access the word. */
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value);
+/*
+ * The stream's engine waits until the word is value, and sets it to 0 in the same access. reported: only this device
+ * writes it, or waits_wake() is called afterwards. 1: not possible, nothing was done; wait by stream_wait_check().
+ */
+int take_value_async(stream *s, u64 *word, u64 value, bool reported);
+/* A word was stored that rings of the slot's device may wait for (take_value_async). */
+void waits_wake(unsigned slot);
 int copy_indirect_async(stream *s, const void *desc);
 int copy_cells_async(stream *s, void *dst_cell, const void *src_cell, u64 len, u64 dst_off, u64 src_off);
 

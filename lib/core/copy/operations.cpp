@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations other than copies: one request, or several as the engine's limit requires. */
 #include "lib/core/copy/internal.h"
+#include "lib/core/queue/recover.h"
+#include "lib/core/queue/submit.h"
 #include "lib/core/stream/guard.h"
 
 namespace usdma::core {
@@ -114,6 +116,41 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 		r->a = value;
 		return 0;
 	});
+}
+
+/* Where descriptors have a timing of their own, gates make what they wait for run. */
+static bool takes_in_ring(const stream *s, const u64 *word)
+{
+	return s->ln->exclusive && s->dev->timing == check_timing::plain &&
+	       s->dev->eng->limits().caps & dma::cap_wait_takes && reaches(s->dev, translate(word));
+}
+
+int take_value_async(stream *s, u64 *word, u64 value, bool reported)
+{
+	if (!takes_in_ring(s, word))
+		return 1;
+	return submit_alone(s, [=](dma::request *r, endpoints *e) {
+		if (const int err = reachable(s, word, sizeof(u64), "word", &e->dst))
+			return err;
+		r->op = dma::opcode::wait;
+		r->arg = u8(u8(dma::compare::eq) | dma::wait_take | (reported ? dma::wait_reported : 0));
+		r->spaces = dma::spaces(e->dst.space, e->dst.space);
+		r->src = e->dst.dma;
+		r->len = sizeof(u64);
+		r->a = value;
+		return 0;
+	});
+}
+
+void waits_wake(unsigned slot)
+{
+	device *dev = device_enter(slot);
+
+	for (hw_queue *l = dev ? load_acquire(&dev->opened) : nullptr; l; l = l->next_open)
+		if (hwq_in_wait(l))
+			hwq_wake(l);
+	if (dev)
+		device_leave(dev);
 }
 
 /* The host memory provided to a device without memory is in space::host. */

@@ -7,7 +7,7 @@
 #include "driver/base/page.h"
 #include "driver/base/peer_file.h"
 #include "driver/base/words.h"
-#include "lib/core/memory/memory.h"
+#include "lib/core/memory/internal.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -412,6 +412,13 @@ bool share_owed_by(const share *s, u64 number)
 			return true;
 	}
 	return false;
+}
+
+bool share_in_use(const share *s)
+{
+	const translation p = translate(s->page);
+
+	return s->pinned && p.size && !uses_await({s->page, {p.dma, os_page_size()}}, ~u32(0), deadline::in_ns(0));
 }
 
 void share_ref(share *s)

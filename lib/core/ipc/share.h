@@ -71,6 +71,8 @@ int share_import_number(u64 number, share_kind kind, share **out);
 int share_allow(share *s, const s32 *pids, size_t n);
 /* All processes of the user. -EINVAL: not exported by this process. */
 int share_allow_all(share *s);
+/* Work of this process in rings or behind gates may access the page; may be true by mistake. */
+bool share_in_use(const share *s);
 void share_ref(share *s);
 void share_unref(share *s);
 /*

@@ -100,7 +100,8 @@ void check_request(const stream *s, const dma::request &r)
 	if (r.op == dma::opcode::write)
 		return race_word_write(s->order, a.key(r.dst, space_of_dst(r)), r.a);
 	if (r.op == dma::opcode::wait)
-		return race_word_wait(s->order, a.key(r.src, space_of_src(r)), dma::compare(r.arg), r.a, false);
+		return race_word_wait(s->order, a.key(r.src, space_of_src(r)), dma::wait_comparison(r.arg), r.a,
+				      r.arg & dma::wait_take);
 	if (!fits([&] { a.add_request(r); }))
 		return race_no_memory();
 	if (!a.all.empty())

@@ -3,6 +3,7 @@
  * Progress: runs the queues of gated streams and delivers host calls. Any waiting thread makes a pass; the
  * progress thread does when there is no waiter, and sleeps on the engines' service interrupts in between.
  */
+#include "driver/base/cpus.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
@@ -58,8 +59,8 @@ struct progress_state {
 constinit no_destructor<progress_state> progress;
 
 /*
- * Words that may change without an interrupt or a kick are polled: at intervals that double while none changes. Longest
- * sleep.
+ * Words that may change without an interrupt or a kick are polled, at intervals that grow by an eighth while none
+ * changes: in proportion to the time for which they have not. Longest sleep.
  */
 constexpr u64 word_poll_min_ns = 10 * ns_per_us, word_poll_ns = 200 * ns_per_us, max_sleep_ns = 50 * ns_per_ms;
 constexpr u64 progress_spin = 20 * ns_per_us;
@@ -451,7 +452,7 @@ void *thread_main(void *)
 			sched_yield();
 		woken = arm_and_sleep(&lists);
 		if (!woken)
-			lists.poll_ns = std::min(lists.poll_ns * 2, word_poll_ns);
+			lists.poll_ns = std::min(lists.poll_ns + lists.poll_ns / 8, word_poll_ns);
 	}
 }
 
@@ -516,8 +517,18 @@ void progress_wait(u32 seen, u64 abs_ns)
 	fetch_sub_relaxed(&progress->waiters, 1);
 }
 
+/* On fewer CPUs it would delay the engines and the progress thread, by which it is woken as well. */
+static bool may_spin()
+{
+	static const bool may = usable_cpus() > 2;
+
+	return may;
+}
+
 spinning_waiter::spinning_waiter(const hw_queue *l, wait_mode mode) : l_(l)
 {
+	if (!may_spin())
+		return;
 	if (mode == wait_mode::hybrid && !hwq_engine_is_here(l))
 		until_ = now_ns() + config_get().spin_us * ns_per_us;
 	else if (mode == wait_mode::poll)

@@ -359,6 +359,13 @@ static void check_words(bench &b)
 	b.expect(r, fault_reason::src_denied, r.src);
 	r.src = host_end;
 	b.expect(r, fault_reason::src_unmapped, r.src);
+	r.arg = u8(compare::eq) | 0x40;
+	b.expect(r, fault_reason::bad_op, 0);
+	/* It writes as well. */
+	r.arg = u8(compare::eq) | wait_take;
+	b.expect(r, fault_reason::dst_unmapped, r.src);
+	r.src = read_only;
+	b.expect(r, fault_reason::dst_denied, r.src);
 }
 
 static void check_reduce(bench &b)
@@ -496,6 +503,19 @@ static void does_wait(bench &b)
 	b.right({.op = opcode::wait, .arg = u8(compare::geq), .height = 1, .src = host, .a = 5});
 }
 
+static void takes_the_word(bench &b)
+{
+	const request r = {.op = opcode::wait, .arg = u8(compare::eq) | wait_take | wait_reported, .src = host, .a = 7};
+
+	b.store(host, 6);
+	assert_int_equal(int(softop::run(b, r)), int(result::blocked));
+	assert_int_equal(b.load(host), 6);
+	b.store(host, 7);
+	b.right(r);
+	assert_int_equal(b.load(host), 0);
+	assert_int_equal(int(softop::run(b, r)), int(result::blocked));
+}
+
 static u32 element_at(bench &b, u64 addr)
 {
 	u32 v;
@@ -611,16 +631,27 @@ static void has_names(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(both<check_any>),   cmocka_unit_test(both<check_copy>),
-		cmocka_unit_test(both<check_2d>),    cmocka_unit_test(both<check_fill>),
-		cmocka_unit_test(both<check_block>), cmocka_unit_test(both<check_cells>),
-		cmocka_unit_test(both<check_words>), cmocka_unit_test(both<check_reduce>),
-		cmocka_unit_test(both<does_copy>),   cmocka_unit_test(both<does_2d>),
-		cmocka_unit_test(both<does_fill>),   cmocka_unit_test(both<does_indirect>),
-		cmocka_unit_test(both<does_words>),  cmocka_unit_test(both<does_wait>),
-		cmocka_unit_test(both<does_reduce>), cmocka_unit_test(both<reduces_once>),
-		cmocka_unit_test(both<stops_early>), cmocka_unit_test(reduces_from_buffers_once),
-		cmocka_unit_test(without_buffers),   cmocka_unit_test(has_names),
+		cmocka_unit_test(both<check_any>),
+		cmocka_unit_test(both<check_copy>),
+		cmocka_unit_test(both<check_2d>),
+		cmocka_unit_test(both<check_fill>),
+		cmocka_unit_test(both<check_block>),
+		cmocka_unit_test(both<check_cells>),
+		cmocka_unit_test(both<check_words>),
+		cmocka_unit_test(both<check_reduce>),
+		cmocka_unit_test(both<does_copy>),
+		cmocka_unit_test(both<does_2d>),
+		cmocka_unit_test(both<does_fill>),
+		cmocka_unit_test(both<does_indirect>),
+		cmocka_unit_test(both<does_words>),
+		cmocka_unit_test(both<does_wait>),
+		cmocka_unit_test(both<takes_the_word>),
+		cmocka_unit_test(both<does_reduce>),
+		cmocka_unit_test(both<reduces_once>),
+		cmocka_unit_test(both<stops_early>),
+		cmocka_unit_test(reduces_from_buffers_once),
+		cmocka_unit_test(without_buffers),
+		cmocka_unit_test(has_names),
 	};
 
 	return cmocka_run_group_tests_name("softop", tests, nullptr, nullptr);

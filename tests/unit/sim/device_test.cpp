@@ -110,7 +110,7 @@ static void test_registers(void **)
 	assert_int_equal(r.read32(reg_id), id_value);
 	assert_int_equal(r.read32(reg_version), version_major << 16 | version_minor);
 	assert_int_equal(r.read64(reg_caps), hw_cap_sleep | hw_cap_memory | hw_cap_heartbeat | hw_cap_memory_zeroed |
-						     hw_cap_memory_cached | hw_cap_completion);
+						     hw_cap_memory_cached | hw_cap_wait_takes | hw_cap_completion);
 	assert_int_equal(r.read32(reg_channels), 8);
 	assert_int_equal(r.read32(reg_engines), 2);
 	assert_int_equal(r.read64(reg_mem_size), 8 * MiB);

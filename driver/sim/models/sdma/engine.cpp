@@ -14,11 +14,13 @@
 #include "driver/sim/signal_fd.h"
 #include "driver/vfio/device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace usdma::sim {
@@ -34,8 +36,9 @@ static constexpr u32 eager_passes = 512;
  * next descriptor is probably about to arrive.
  */
 static constexpr u64 doorbell_pause_ns = 20 * ns_per_us;
-/* Sleep intervals of an engine that has a WAIT to poll. */
-static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = ns_per_ms;
+/* Sleep intervals of an engine that has a WAIT to poll; the last one is for heartbeats only.
+ */
+static constexpr u64 nap_min_ns = 20 * ns_per_us, nap_max_ns = 200 * ns_per_us, reported_nap_ns = 50 * ns_per_ms;
 static constexpr u64 command_ms = 4000;
 static constexpr u64 rekick_ns = 20 * ns_per_ms;
 
@@ -124,6 +127,20 @@ void engine::kick()
 	eventfd_add(wake_.get());
 }
 
+void engine::note_store()
+{
+	if (load_relaxed(&asleep_in_wait_))
+		kick();
+}
+
+/* An engine that is about to sleep sets its flag and polls once more: one of the two sees the other's store. */
+void engine::report_store()
+{
+	barrier_full();
+	for (const auto &u : m_.engines)
+		u->note_store();
+}
+
 int engine::carry_out(const order &o)
 {
 	const deadline until = deadline::in_ms(command_ms);
@@ -165,6 +182,10 @@ void *engine::thread_main(void *arg)
 	/* thread_start() needs /proc to set the name, which usdma-sim has given up. */
 	engine_name(name, u->index_);
 	thread_name(name);
+	/* So that short naps are short; without it they are 50 us longer. usdma-sim sets it before it confines itself.
+	 */
+	if (u->m_.in_client)
+		prctl(PR_SET_TIMERSLACK, 1000);
 	u->run();
 	return nullptr;
 }
@@ -399,8 +420,8 @@ u64 engine::sleep_limit()
 		}
 		if (ch->state != chan_state_running)
 			continue;
-		if (ch->waiting && nap_ns_ < limit)
-			limit = nap_ns_;
+		if (const u64 nap = ch->wait_is_reported ? reported_nap_ns : nap_ns_; ch->waiting && nap < limit)
+			limit = nap;
 		if (ch->hold.held && timing::nap_ns < limit)
 			limit = timing::nap_ns;
 		if (ch->irq_count && ch->irq_due) {
@@ -427,6 +448,21 @@ bool engine::wait_wake(u64 limit_ns)
 	return epoll_wait(sleeps_.get(), edges, 2, limit_ns == ~u64(0) ? -1 : 0) != 0;
 }
 
+/* True: something ran. Polled with the flags set, so that what is stored later is reported. */
+bool engine::waits_hold()
+{
+	bool any = false, busy = false;
+
+	for (const hw_channel *ch : active_)
+		any |= ch->waiting;
+	if (!any)
+		return false;
+	store_fence(&asleep_in_wait_, 1u);
+	for (size_t i = 0; i < active_.size(); i++)
+		busy |= active_[i]->waiting && run_channel(*active_[i]);
+	return busy;
+}
+
 void engine::sleep()
 {
 	/* Sets asleep before the last check of the rings; the client posts before it reads asleep. */
@@ -438,20 +474,22 @@ void engine::sleep()
 	for (hw_channel *ch : active_)
 		check_tail(*ch);
 	napping_ = false;
-	if (nothing_to_do()) {
+	if (!waits_hold() && nothing_to_do()) {
 		const u64 limit = sleep_limit();
 
 		reader_.leave();
 		napping_ = !wait_wake(limit);
 		reader_.enter();
 	}
+	store_relaxed(&asleep_in_wait_, 0u);
 	/* Before the records are accessed: they may have been unmapped meanwhile. */
 	begin_poll();
 	for (hw_channel *ch : active_)
 		store_relaxed(ch->asleep, 0u);
 	publish_cpu();
 	idle_polls_ = 0;
-	nap_ns_ = napping_ ? (nap_ns_ * 2 < nap_max_ns ? nap_ns_ * 2 : nap_max_ns) : nap_min_ns;
+	/* In proportion to the time for which the WAIT has been polled. */
+	nap_ns_ = napping_ ? std::min(nap_ns_ + nap_ns_ / 8, nap_max_ns) : nap_min_ns;
 }
 
 /* ---- commands ------------------------------------------------------------------------------------ */

@@ -50,6 +50,8 @@ public:
 	bool pending(const hw_channel *ch) const { return load_acquire(&cmd_pending_) && cmd_.channel == ch; }
 	/* Same effect as a write to chan_wake. */
 	void kick();
+	/* Another engine has stored a word: a WAIT here may hold now. */
+	void note_store();
 	/* The doorbell eventfd of the client: writing it is a write to chan_wake. Never read or written here. */
 	int bell_fd() const { return bell_.get(); }
 	bool bell_rung() const; /* its counter is not 0 */
@@ -88,6 +90,8 @@ private:
 	void sleep();
 	bool nothing_to_do();
 	u64 sleep_limit();
+	bool waits_hold();
+	void report_store();
 	bool wait_wake(u64 limit_ns);
 
 	void serve_command();
@@ -175,6 +179,7 @@ private:
 	unique_fd sleeps_; /* edge-triggered epoll of both: neither is read, as a read could block */
 	order cmd_;        /* owned by the engine while pending */
 	alignas(cache_line) u32 cmd_pending_ = 0;
+	u32 asleep_in_wait_ = 0; /* atomic */
 	engine_thread thread_{reader_};
 };
 

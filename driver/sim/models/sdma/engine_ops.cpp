@@ -88,6 +88,7 @@ bool engine::op_backend::step_once(u64 n, bool last)
 
 u64 engine::op_backend::wait_until(u32 limit_ms)
 {
+	ch_.wait_is_reported = d_.arg & dma::wait_reported;
 	if (!ch_.waiting)
 		ch_.wait_until = limit_ms ? now_ns() + limit_ms * ns_per_ms : ~u64(0);
 	return ch_.wait_until;
@@ -97,7 +98,7 @@ u64 engine::op_backend::wait_until(u32 limit_ms)
 engine::result engine::op_backend::pause(u64)
 {
 	/* Rarely, as the client reads this cache line. */
-	if (++ch_.wait_polls % wait_beat == 0)
+	if (++ch_.wait_polls % wait_beat == 0 || u_.napping_)
 		store_relaxed(&ch_.record->heartbeat, ++ch_.heartbeat);
 	return result::blocked;
 }
@@ -123,8 +124,11 @@ engine::result engine::execute(hw_channel &ch, const descriptor &d, u64 mem_base
 		return result::done;
 	order_copies();
 	op_backend backend(*this, ch, d);
-	return softop::run(backend,
-			   {opcode(d.op), d.flags, d.spaces, d.arg, d.height, d.src, d.dst, d.len, d.a, d.b, d.cookie});
+	const result r = softop::run(
+		backend, {opcode(d.op), d.flags, d.spaces, d.arg, d.height, d.src, d.dst, d.len, d.a, d.b, d.cookie});
+	if (d.op == u8(opcode::write))
+		report_store();
+	return r;
 }
 
 } // namespace usdma::sim

@@ -396,6 +396,7 @@ engine::result engine::run_delayed(hw_channel &ch, const descriptor &d, u64 mem_
 	const u64 begin = now_ns(), seq = ch.next;
 	u64 delay = m_.cfg.latency_us * ns_per_us;
 
+	ch.wait_is_reported = false;
 	/* Once per descriptor, not at each poll of a WAIT. */
 	if (m_.wrong && (!ch.waiting || ch.hung)) {
 		u64 address = 0;

@@ -67,6 +67,7 @@ struct alignas(cache_line) hw_channel {
 	u64 fired[dma::irq_slots] = {};
 	u32 vectors[dma::irq_slots] = {};
 	bool waiting = false, listed = false; /* atomic: also read for chan_debug */
+	bool wait_is_reported = false;        /* its WAIT is a dma::wait_reported */
 	u32 wait_polls = 0;
 	bool hung = false; /* by an injected fault */
 	/* An interrupted descriptor: the part that must not be repeated. */

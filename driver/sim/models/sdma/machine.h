@@ -10,9 +10,11 @@
 #include "driver/sim/remote.h"
 
 #include <memory>
+#include <span>
 
 namespace usdma::sim {
 
+class engine;
 class timing;
 
 struct machine {
@@ -37,6 +39,7 @@ struct machine {
 	remote_port *remote = nullptr;
 	faults *wrong = nullptr;
 	timing *order = nullptr; /* nullptr: descriptors run as they come */
+	std::span<const std::unique_ptr<engine>> engines;
 };
 
 } // namespace usdma::sim

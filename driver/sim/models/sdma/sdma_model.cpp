@@ -177,6 +177,7 @@ int sdma_model::start()
 		if (const int err = engines_.back()->ready())
 			return err;
 	}
+	m_.engines = engines_;
 	for (auto &u : engines_)
 		if (const int err = u->start())
 			return err;

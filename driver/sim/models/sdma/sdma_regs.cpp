@@ -69,7 +69,8 @@ u64 sdma_model::read_global(u32 reg) const
 	case reg_version:
 		return version_major << 16 | version_minor;
 	case reg_caps:
-		return hw_cap_sleep | hw_cap_heartbeat | hw_cap_completion | (m_.mem_size ? u64(hw_cap_memory) : 0) |
+		return hw_cap_sleep | hw_cap_heartbeat | hw_cap_completion | hw_cap_wait_takes |
+		       (m_.mem_size ? u64(hw_cap_memory) : 0) |
 		       (m_.mem_size && !cfg_.stale ? u64(hw_cap_memory_zeroed) : 0) |
 		       (m_.mem_size && m_.is_plain() ? u64(hw_cap_memory_cached) : 0) |
 		       (m_.in_client ? u64(hw_cap_sleep_ordered) : 0);

@@ -107,7 +107,7 @@ static unsigned take_ended(completion_set *s, usdma_completed *out, unsigned n)
 	return count;
 }
 
-/* The first mark is signalled when it ends. False: it has ended. */
+/* The first mark is signalled when it is done. False: it has ended. */
 static bool await_first(completion_set *s)
 {
 	const entry *const e = s->first;
@@ -207,7 +207,7 @@ int usdma_completion_finish_many(usdma_completion_set *handle, struct usdma_comp
 	need_set(handle);
 	need_pointer(out);
 	if (!n || n > INT_MAX)
-		return fail(EINVAL, "%s: room for %u marks", __func__, n);
+		return fail(EINVAL, "%s: a set for %u marks", __func__, n);
 	completion_set *const set = all_sets.at(handle);
 	std::lock_guard guard(set->lock);
 	unsigned count = 0;

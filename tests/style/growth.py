@@ -48,6 +48,7 @@ ALLOWED = [
     ("driver/sim/bus_error.cpp", "err = mappings->insert(", "range_map gives -ENOMEM"),
     ("lib/core/memory/region.cpp", "err = region_map->insert(", "range_map gives -ENOMEM"),
     ("lib/core/memory/heap.cpp", "insert(std::move(node))", "a map's node: its memory comes along"),
+    ("driver/dma/host_memory.h", "insert(std::move(n))", "a map's node: its memory comes along"),
     ("lib/core/stream/pool.cpp", "insert(std::move(node))", "a map's node: its memory comes along"),
     ("lib/core/memory/dma_range.cpp", "both.push_back(", "under usable_of and iovas_make"),
     ("lib/acl/init.cpp", "text->append(", "configure: under start"),

@@ -90,7 +90,7 @@ static signal_state check(const hw_queue *l, ring_signal *s)
 		return signal_state::late;
 	log_debug("device %u channel %u: an interrupt for a completion is late, or lost", l->dev->slot, l->ch->index);
 	add_signal(s);
-	/* Ours takes its place, and lets the set call signal_next() again. */
+	/* Ours replaces it, and lets the set call signal_next() again. */
 	if (s->is_set && s->due) {
 		s->due--;
 		s->owed++;
@@ -132,12 +132,17 @@ static ring_signal *signal_new(int queue_fd)
 	return nullptr;
 }
 
+bool signal_is_possible(const hw_queue *l)
+{
+	return l->ch->ops->completion_fd && l->dev->timing < check_timing::late;
+}
+
 /* nullptr: this queue has none. */
 static ring_signal *signal_of(hw_queue *l)
 {
 	dma::channel *const ch = l->ch;
 
-	if (likely(l->signal || !ch->ops->completion_fd || l->dev->timing >= check_timing::late))
+	if (likely(l->signal || !signal_is_possible(l)))
 		return l->signal;
 	const int fd = ch->ops->completion_fd(ch);
 	/* Release: recovery reads it without the queue's lock. */

@@ -39,9 +39,11 @@ enum class signalling : u8 {
 	none,  /* no such interrupt, or it is in use: the progress thread signals */
 	armed, /* *out is the caller's until signal_end() */
 	done,  /* the work has ended */
-	later, /* of a set: the signal of the number before is on its way; when it has come, call again */
+	later, /* of a set: the signal of the number before has not come yet; when it has come, call again */
 };
 
+/* Its device has such an interrupt, and does not hold back work. */
+bool signal_is_possible(const hw_queue *l);
 /* The next three with the hardware queue's lock held. A signal once seq has completed, or the device is lost. */
 signalling signal_arm(hw_queue *l, u64 seq, ring_signal **out);
 /* For a set, until signal_release(); nullptr: none. */

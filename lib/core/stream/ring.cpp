@@ -15,7 +15,7 @@ namespace usdma::core {
 /* The race check sees calls only. */
 static bool has_interrupt(const stream *s)
 {
-	return s->ln->ch->ops->completion_fd && s->dev->timing < check_timing::late && !s->order;
+	return signal_is_possible(s->ln) && !s->order;
 }
 
 /* The progress thread handles what the interrupt does not report. */

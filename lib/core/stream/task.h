@@ -242,7 +242,7 @@ private:
 u32 progress_count();
 /* -errno: the thread cannot be started. */
 int progress_start();
-/* The progress thread looks after this queue, see ring_signal.h. The caller then kicks it. */
+/* The progress thread monitors this queue, see ring_signal.h. The caller then kicks it. */
 int monitor_add(hw_queue *l);
 bool monitor_any();
 /* In a pass. True: again in a millisecond. */

@@ -88,7 +88,7 @@ void two_threads::detach(attached *f, unsigned at)
 	hook_locks(nullptr);
 }
 
-/* At each place of the detach. */
+/* At each step of the detach. */
 static void none_is_sent_to_a_freed_device(void **)
 {
 	attached other(0);

@@ -118,6 +118,12 @@ def bench(run):
         print(run.must(f"tests/bench/{script}", [os.path.join(TOP, "tests/bench", script), run.dir()], deadline=1800), flush=True)
 
 
+@job("mutants", 90, "how many seeded defects the tests catch (tests/mutants); a survivor that the file survivors lacks fails", BUILD, in_all=False)
+def mutants(run):
+    print(run.must("tests/mutants/run", [os.path.join(TOP, "tests/mutants/run"), "--work", run.dir(), "--jobs", str(run.jobs)], deadline=6 * 3600,
+                   line=progress(r"\S+ +(caught|SURVIVED)", run)), flush=True)
+
+
 @job("soak", 10, "loads in turn with new seeds for --soak-minutes; wrong data or a leak of memory or descriptors fails",
      BUILD, in_all=False)
 def soak(run):

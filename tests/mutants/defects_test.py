@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether each seeded defect still applies to the tree and names a promise, and whether the lists' reader sees mistakes.  TAP."""
+import os
+import re
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+from defects import TOP, Bad, Defect, mutated, read_lists  # noqa: E402
+
+GOOD = "a-name @ boundary @ P1 @ a.cpp @ f @ i < n => i <= n"
+TEXT = "int g(int i)\n{\n\treturn i < n;\n}\n\nint f(int i, int n)\n{\n\tif (i < n)\n\t\tstep(i);\n\treturn n;\n}\n"
+
+
+def applies():
+    defects = read_lists()
+    mutated(TOP, defects)
+    assert len(defects) >= 150, f"{len(defects)} defects"
+
+
+def promises():
+    with open(os.path.join(TOP, "docs/reliability.md"), encoding="utf-8") as f:
+        listed = set(re.findall(r"^\| (P\d+) \|", f.read(), re.M))
+    wrong = [d.where for d in read_lists() if d.promise not in listed and not d.equivalent]
+    assert not wrong, f"no such promise: {wrong}"
+
+
+def change(line, text=TEXT):
+    with tempfile.TemporaryDirectory() as top:
+        with open(os.path.join(top, "a.cpp"), "w", encoding="utf-8") as f:
+            f.write(text)
+        return mutated(top, [Defect("a.list:1", line, [])])["a.cpp"]
+
+
+def changes():
+    assert "if ((usdma_mutant(1) ? (i <= n) : (i < n)))" in change(GOOD)
+    assert "return i < n;" in change(GOOD), "only in the function f"
+    assert "{ if (usdma_mutant(1)) {  } else { step(i); } }" in change(GOOD.replace("i < n => i <= n", "step(i); => "))
+
+
+def mistakes():
+    for line in (GOOD.replace("i < n =>", "i > n =>"), GOOD.replace(" @ f @ ", " @ h @ "), GOOD.replace("boundary", "bad luck"), "a-name @ boundary"):
+        try:
+            change(line)
+        except Bad:
+            continue
+        raise AssertionError(f"accepted: {line}")
+
+
+def main():
+    failed, tests = 0, (applies, promises, changes, mistakes)
+    print(f"1..{len(tests)}")
+    for n, test in enumerate(tests, 1):
+        try:
+            test()
+            print(f"ok {n} - {test.__name__}")
+        except (AssertionError, Bad, OSError) as e:
+            failed += 1
+            print(f"not ok {n} - {test.__name__}\n# {e}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

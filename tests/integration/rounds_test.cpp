@@ -372,12 +372,14 @@ usage use_now()
 		long((info.memory_size - info.memory_free) >> 10)};
 }
 
-/* A thread exits a moment after what it served was closed. */
+/* A thread exits a moment after what it served was closed; the library closes its copy of a file behind the signal. */
 usage settled(const usage &before)
 {
 	usage u = use_now();
 
-	for (unsigned i = 0; i < 20000 && (u.threads > before.threads || u.device_kib > before.device_kib); i++) {
+	for (unsigned i = 0; i < 20000 && (u.threads > before.threads || u.device_kib > before.device_kib ||
+					   u.descriptors > before.descriptors);
+	     i++) {
 		usdma::test::poll_pause(i);
 		u = use_now();
 	}

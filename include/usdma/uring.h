@@ -52,12 +52,12 @@ USDMA_API int usdma_prep_completion(usdma_completion *completion, usdma_stream *
  */
 USDMA_API int usdma_completion_start(usdma_completion *completion, usdma_stream *stream, int *fd);
 /*
- * Call it after the CQE has arrived, or *fd is readable: makes the completion available for the next use and returns
- * the result of its work: 0, or the first failure since the completion before it (usdma_stream_sync has the rules), in
- * any order of completions, also when the stream was destroyed. -ENODEV: the device was lost before the work had ended;
- * -ECANCELED: it was dropped, as the stream was aborted or its device closed. -EAGAIN: the work has not ended. -EINVAL:
- * was not prepared. It is needed after a CQE with an error (-ECANCELED), too; it then returns -EAGAIN until the work
- * has ended.
+ * Call it after the CQE has arrived, or *fd is readable. Before the CQE, the read that the ring still has would take
+ * the signal of a later completion. It makes the completion available for the next use and returns the result of its
+ * work: 0, or the first failure since the completion before it (usdma_stream_sync has the rules), in any order of
+ * completions, also when the stream was destroyed. -ENODEV: the device was lost before the work had ended; -ECANCELED:
+ * it was dropped, as the stream was aborted or its device closed. -EAGAIN: the work has not ended. -EINVAL: was not
+ * prepared. It is needed after a CQE with an error (-ECANCELED), too; it then returns -EAGAIN until the work has ended.
  */
 USDMA_API int usdma_completion_finish(usdma_completion *completion);
 /*

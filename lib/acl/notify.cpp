@@ -145,6 +145,7 @@ static void use_word(notify *n)
 
 static void clear(notify *n)
 {
+	std::lock_guard guard(words_lock);
 	core::share *share = load_acquire(&n->share);
 
 	core::memory_check_reset(n->word);

@@ -4,6 +4,7 @@
 #include "lib/core/queue/recover.h"
 #include "lib/core/queue/submit.h"
 #include "lib/core/stream/guard.h"
+#include "lib/core/stream/stopped.h"
 
 namespace usdma::core {
 
@@ -97,6 +98,8 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 		return err;
 	if (reinterpret_cast<u64>(addr) % sizeof(u64))
 		return fail(EINVAL, "value address %p is not 8-byte aligned", addr);
+	if (stream_stops_with_others(s) && cpu_can_access(translate(addr), addr))
+		return stream_wait_memory(s, addr, cmp, value);
 	/* In a shared ring a WAIT would block the other streams, perhaps the one that is to store the value. */
 	if (!s->ln->exclusive)
 		return cpu_can_access(translate(addr), addr) ?
@@ -121,7 +124,7 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 /* Where descriptors have a timing of their own, gates make what they wait for run. */
 static bool takes_in_ring(const stream *s, const u64 *word)
 {
-	return s->ln->exclusive && s->dev->timing == check_timing::plain &&
+	return s->ln->exclusive && !stream_stops_with_others(s) && s->dev->timing == check_timing::plain &&
 	       s->dev->eng->limits().caps & dma::cap_wait_takes && reaches(s->dev, translate(word));
 }
 

@@ -50,6 +50,17 @@ static void add_signal(ring_signal *s)
 	s->raised = true;
 }
 
+/* Ours replaces the device's, which is late, lost, or dropped by a reset, and lets the set call signal_next() again. */
+static void replace_signal(ring_signal *s)
+{
+	add_signal(s);
+	if (s->is_set && s->due) {
+		s->due--;
+		s->owed++;
+		s->seq = s->nothing;
+	}
+}
+
 static bool is_over(const hw_queue *l, const ring_signal *s)
 {
 	return s->seq != s->nothing && (is_done(l, s->seq) || l->dev->lost());
@@ -89,13 +100,7 @@ static signal_state check(const hw_queue *l, ring_signal *s)
 	if (now - s->late_ns < late_ns)
 		return signal_state::late;
 	log_debug("device %u channel %u: an interrupt for a completion is late, or lost", l->dev->slot, l->ch->index);
-	add_signal(s);
-	/* Ours replaces it, and lets the set call signal_next() again. */
-	if (s->is_set && s->due) {
-		s->due--;
-		s->owed++;
-		s->seq = s->nothing;
-	}
+	replace_signal(s);
 	return signal_state::used;
 }
 
@@ -105,9 +110,11 @@ static bool take(ring_signal *s, bool is_set)
 {
 	std::lock_guard guard(s->lock);
 
+	if (s->used)
+		return false;
 	if (unlikely(s->owed))
 		s->owed -= std::min(s->owed, eventfd_clear(s->fd.get()));
-	if (s->used || s->owed)
+	if (s->owed)
 		return false;
 	s->used = true;
 	s->is_set = is_set;
@@ -278,7 +285,7 @@ void signal_recheck(hw_queue *l)
 		return;
 	std::lock_guard guard(s->lock);
 	if (s->used && is_over(l, s))
-		add_signal(s);
+		replace_signal(s);
 }
 
 void signal_close(hw_queue *l)

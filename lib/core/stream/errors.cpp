@@ -120,6 +120,14 @@ static void give_later(stream *s, const stream_mark *from, const stream_mark *to
 			l->owner = to;
 }
 
+/* Another stream may stop this one meanwhile, without the lock: it stores has_error, then stopped. */
+static void set_has_error(stream *s, bool on)
+{
+	store_fence(&s->has_error, u32(on));
+	if (unlikely(!on && load_relaxed(&s->stopped)))
+		store_release(&s->has_error, 1u);
+}
+
 /* What has no owner yet belongs to the next mark. A stopped stream reports its error in any case. */
 static void take_over(stream *s, stream_mark *m)
 {
@@ -128,7 +136,7 @@ static void take_over(stream *s, stream_mark *m)
 	if (s->stopped)
 		return;
 	s->error = {};
-	store_relaxed(&s->has_error, 0u);
+	set_has_error(s, false);
 }
 
 /* The first one becomes the next one, if there is any. */
@@ -145,7 +153,7 @@ static void take_own(stream *s)
 {
 	take_first(s, nullptr);
 	s->error_reported = s->error_peeked = false;
-	store_relaxed(&s->has_error, u32(s->error.err != 0));
+	set_has_error(s, s->error.err != 0);
 }
 
 /* ---- marks ---------------------------------------------------------------------------------------------- */

@@ -427,7 +427,7 @@ static bool wait_in_ring(stream *s, record *r)
 
 	/* Only for the stream's own device, which cannot be closed meanwhile. */
 	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev ||
-	    r->opening != s->dev->opening || !r->ln->ch->record_iova)
+	    r->opening != s->dev->opening || !r->ln->ch->record_iova || stream_stops_with_others(s))
 		return false;
 	q.op = dma::opcode::wait;
 	q.arg = u8(dma::compare::geq);

@@ -35,6 +35,11 @@ void stream_stop_owned(const stream *s, u32 err)
 	}
 }
 
+bool stream_stops_with_others(const stream *s)
+{
+	return s->opt.owner && s->mode == fail_mode::stop;
+}
+
 u32 stream_failure(const stream *s)
 {
 	const u32 err = load_relaxed(&s->stopped);

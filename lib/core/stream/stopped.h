@@ -18,6 +18,12 @@ struct stream;
 void stream_stop_owned(const stream *s, u32 err);
 /* The failure that stopped the stream, its own or another one's, as a positive errno; 0: an abort, or none. */
 u32 stream_failure(const stream *s);
+/*
+ * It stops at failures of others. So it waits by gates, which a stop drops, and not in its ring, where the wait would
+ * go on: for a word that no one stores any more, or over when what the failed stream had behind its failure is
+ * cancelled.
+ */
+bool stream_stops_with_others(const stream *s);
 /* As a stream that was there at the failure. Before others know the stream. */
 void stream_stop_new(stream *s, u32 err);
 /* Functions of its group, if it has one, no longer start. */

@@ -562,6 +562,28 @@ static void test_failure_stops_context(void **)
 	GOOD(aclrtExceptionInfoCallbackUnregister(on_exception));
 }
 
+/* What its streams wait for will not come: they return all the same, also with a channel of their own. */
+static void test_waits_of_a_stopped_context(void **)
+{
+	bench b(failing);
+	aclrtStream s[2];
+	aclrtNotify notify;
+
+	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	GOOD(aclrtCreateNotify(&notify, ACL_NOTIFY_DEFAULT));
+	for (aclrtStream &one : s)
+		GOOD(aclrtCreateStream(&one));
+	GOOD(aclrtWaitAndResetNotify(notify, s[0], 0));
+	GOOD(aclrtValueWait(b.mem + size, 77, ACL_STREAM_WAIT_VALUE_EQ, s[1]));
+	b.set(0, 1); /* fails */
+	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+	for (aclrtStream one : s) {
+		assert_int_equal(aclrtSynchronizeStreamWithTimeout(one, 20000), 507013);
+		aclrtDestroyStream(one);
+	}
+	GOOD(aclrtDestroyNotify(notify));
+}
+
 /* The default: work behind the failure runs. */
 static void test_failure_goes_on(void **)
 {
@@ -686,6 +708,7 @@ int main()
 		cmocka_unit_test(test_failed_before_copy),
 		cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_failure_stops_context),
+		cmocka_unit_test(test_waits_of_a_stopped_context),
 		cmocka_unit_test(test_failure_goes_on),
 		cmocka_unit_test(test_task_abort),
 		cmocka_unit_test(test_reports),

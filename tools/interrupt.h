@@ -29,7 +29,7 @@ inline int interrupt_status()
 	return sig ? 128 + sig : 0;
 }
 
-/* timeout(1) sends a signal twice; one that comes more than a second later ends the process at once. */
+/* timeout(1) sends a signal twice; one that comes more than a second later stops the process at once. */
 inline void on_interrupt(int sig)
 {
 	static time_t first;

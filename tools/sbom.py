@@ -28,7 +28,10 @@ def dependencies(build):
         listed = [d for d in json.load(f) if d["name"] not in NOT_SHIPPED and not d["name"].startswith("python") and d.get("type") != "internal"]
     for d in listed:
         libraries = [a for a in d["link_args"] if ".so" in a and os.path.exists(a)]
-        yield d["name"], d["version"], tagged(libraries[0], "SONAME")[0] if libraries else None
+        if not libraries:
+            yield d["name"], d["version"], None
+        for library in libraries:  # UCX has several
+            yield d["name"], d["version"], tagged(library, "SONAME")[0]
 
 
 def part(name, version, soname=None):

@@ -23,7 +23,7 @@ public:
 	static constexpr int in_child = 1;
 	/*
 	 * 0, -errno, or in_child: this is the child, which has no other descriptors than the client's, the standard
-	 * ones and stop_fd, dies with its parent, and ends by exit().
+	 * ones and stop_fd, dies with its parent, and calls exit().
 	 */
 	int start(unique_fd client);
 

@@ -3,6 +3,7 @@
 
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/thread.h"
 #include "driver/sim/fault_plan.h"
 #include "tools/sim_sandbox.h"
 
@@ -33,6 +34,7 @@ void clients::serve_alone(client_process &self)
 
 	/* Engines inherit it. */
 	prctl(PR_SET_TIMERSLACK, 1000);
+	thread_short_slice();
 	int err = sandbox_confine();
 
 	if (!err && control_)

@@ -8,15 +8,19 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <span>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef USDMA_SECCOMP
-#include <seccomp.h>
 #include <sys/syscall.h>
+#ifdef USDMA_SECCOMP
+#include <linux/netlink.h>
+#include <linux/sockios.h>
+#include <seccomp.h>
 #if __has_include(<linux/landlock.h>)
 #include <linux/landlock.h>
 #else
@@ -165,26 +169,75 @@ static int add_for_parent(scmp_filter_ctx f)
 	return allow(f, for_parent, rules);
 }
 
-static int add_for_child(scmp_filter_ctx f)
+/* Signals to itself (the fault "die"; abort(); interrupting.h), and requests about descriptors. */
+static int add_own(scmp_filter_ctx f)
 {
 	const scmp_datum_t self = scmp_datum_t(getpid());
-	const rule rules[] = {
-		/*
-		 * The fault "die"; abort(); interrupting an engine that blocks in a write to a client's descriptor
-		 * (interrupting.h).
-		 */
-		{"kill", {0, SCMP_CMP_EQ, self, 0}},
-		{"tgkill", {0, SCMP_CMP_EQ, self, 0}},
-	};
-	/* pthread_setname_np() of another thread opens its file in /proc: fail that rather than kill the process. */
-	int err = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(openat), 0);
+	const rule rules[] = {{"kill", {0, SCMP_CMP_EQ, self, 0}}, {"tgkill", {0, SCMP_CMP_EQ, self, 0}}};
+	int err = allow(f, {}, rules);
 
 	for (int cmd : file_commands) {
 		const scmp_arg_cmp when = {1, SCMP_CMP_EQ, scmp_datum_t(cmd), 0};
 
 		err = err ? err : allow(f, "fcntl", &when);
 	}
-	return err ? err : allow(f, {}, rules);
+	return err;
+}
+
+/* Of VFIO and iommufd (linux/vfio.h, linux/iommufd.h): mapping, interrupts, reset. It makes no process. */
+static int add_for_device(scmp_filter_ctx f)
+{
+	static constexpr scmp_datum_t kind = 0xff00, vfio = scmp_datum_t(';') << 8;
+	const rule rules[] = {{"ioctl", {1, SCMP_CMP_MASKED_EQ, kind, vfio}}};
+	/* Registers; doorbells of a device that another process serves, without blocking (eventfd_raise). */
+	static constexpr const char *calls[] = {"pread64",      "pwrite64", "io_setup",   "io_submit",
+						"io_getevents", "accept4",  "getsockopt", "wait4"};
+	const int err = add_own(f);
+
+	return err ? err : allow(f, calls, rules);
+}
+
+static int add_for_child(scmp_filter_ctx f)
+{
+	/* pthread_setname_np() of another thread opens its file in /proc: fail that rather than kill the process. */
+	const int err = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(openat), 0);
+
+	return err ? err : add_own(f);
+}
+
+/*
+ * UCX connects to peers, and is connected to, at any time; for each peer it reads the properties of its interface
+ * and for routes, which it cannot change without privileges.
+ */
+static constexpr const char *for_net[] = {
+	"connect",    "bind",        "listen",      "accept",   "accept4",        "getsockopt",
+	"setsockopt", "getsockname", "getpeername", "recvfrom", "readv",          "epoll_pwait2",
+	"fcntl",      "uname",       "stat",        "access",   "timerfd_create", "timerfd_settime",
+};
+static constexpr unsigned interface_properties[] = {
+	SIOCETHTOOL, SIOCGIFADDR, SIOCGIFBRDADDR, SIOCGIFFLAGS, SIOCGIFHWADDR, SIOCGIFINDEX, SIOCGIFMTU, SIOCGIFNETMASK,
+};
+
+static int add_for_net(scmp_filter_ctx f)
+{
+	/* Landlock says which. */
+	static constexpr scmp_datum_t changes = O_ACCMODE | O_CREAT | O_TRUNC | O_PATH;
+	const rule rules[] = {
+		{"socket", {0, SCMP_CMP_EQ, AF_INET, 0}},
+		{"socket", {0, SCMP_CMP_EQ, AF_INET6, 0}},
+		/* abort() */
+		{"tgkill", {0, SCMP_CMP_EQ, scmp_datum_t(getpid()), 0}},
+		{"openat", {2, SCMP_CMP_MASKED_EQ, changes, O_RDONLY}},
+	};
+	const scmp_arg_cmp routes[] = {{0, SCMP_CMP_EQ, AF_NETLINK, 0}, {2, SCMP_CMP_EQ, NETLINK_ROUTE, 0}};
+	int err = seccomp_rule_add_array(f, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2, routes);
+
+	for (const unsigned request : interface_properties) {
+		const scmp_arg_cmp when = {1, SCMP_CMP_EQ, request, 0};
+
+		err = err ? err : allow(f, "ioctl", &when);
+	}
+	return err ? err : allow(f, for_net, rules);
 }
 
 static int filter(u32 otherwise, int (*more)(scmp_filter_ctx))
@@ -194,7 +247,10 @@ static int filter(u32 otherwise, int (*more)(scmp_filter_ctx))
 
 	if (!f)
 		return fail(ENOMEM, "cannot make a list of system calls");
-	err = add_common(f);
+	/* Libraries of others may have made threads already. */
+	err = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
+	if (!err)
+		err = add_common(f);
 	if (!err)
 		err = more(f);
 	if (!err)
@@ -203,7 +259,24 @@ static int filter(u32 otherwise, int (*more)(scmp_filter_ctx))
 	return err ? fail(-err, "cannot restrict the system calls: the kernel needs CONFIG_SECCOMP_FILTER") : 0;
 }
 
-int sandbox_leave_files()
+#ifdef SYS_landlock_create_ruleset
+/* Files below it may be read. Landlock means the directory of now: it stays open. */
+static int may_read(int rules, const char *folder)
+{
+	const int at = open(folder, O_PATH | O_CLOEXEC);
+	landlock_path_beneath_attr below = {};
+
+	if (at < 0)
+		return errno == ENOENT ? 0 : fail_errno("%s", folder);
+	below.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+	below.parent_fd = at;
+	return syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0) ?
+		       fail_errno("Landlock: %s", folder) :
+		       0;
+}
+#endif
+
+static int leave_files(std::span<const char *const> but)
 {
 #ifdef SYS_landlock_create_ruleset
 	const int version = int(syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));
@@ -218,10 +291,18 @@ int sandbox_leave_files()
 	if (version >= 3)
 		all.handled_access_fs |= u64(1) << 14; /* TRUNCATE */
 	const unique_fd rules(int(syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0)));
+	for (const char *folder : but)
+		if (const int err = rules.valid() ? may_read(rules.get(), folder) : 0)
+			return err;
 	if (!rules.valid() || syscall(SYS_landlock_restrict_self, rules.get(), 0))
 		return fail_errno("cannot give up files (Landlock)");
 #endif
 	return 0;
+}
+
+int sandbox_leave_files()
+{
+	return leave_files({});
 }
 
 int sandbox_confine()
@@ -229,16 +310,20 @@ int sandbox_confine()
 	return filter(SCMP_ACT_KILL_PROCESS, add_for_child);
 }
 
-static int restrict()
+static int restrict(std::span<const char *const> but, int (*more)(scmp_filter_ctx))
 {
-	const int err = sandbox_leave_files();
+	const int err = leave_files(but);
 
-	return err ? err : filter(SCMP_ACT_ERRNO(EPERM), add_for_parent);
+	return err ? err : filter(SCMP_ACT_ERRNO(EPERM), more);
 }
 
 #else
 
-static int restrict()
+using scmp_filter_ctx = void *;
+static constexpr int (*add_for_parent)(scmp_filter_ctx) = nullptr, (*add_for_device)(scmp_filter_ctx) = nullptr,
+		     (*add_for_net)(scmp_filter_ctx) = nullptr;
+
+static int restrict(std::span<const char *const>, int (*)(scmp_filter_ctx))
 {
 	return 0;
 }
@@ -255,12 +340,40 @@ int sandbox_confine()
 
 #endif
 
+static int enter(std::span<const char *const> but, int (*more)(scmp_filter_ctx))
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return fail_errno("cannot give up new privileges");
+	return restrict(but, more);
+}
+
 int sandbox_enter()
 {
 	foreign_fd_prepare();
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return fail_errno("cannot give up new privileges");
-	return restrict();
+	return enter({}, add_for_parent);
+}
+
+int sandbox_enter_with_device()
+{
+	foreign_fd_prepare();
+	return enter({}, add_for_device);
+}
+
+int sandbox_leave_privileges()
+{
+	__user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+	const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+
+	if (syscall(SYS_capset, &header, none))
+		return fail_errno("cannot give up privileges");
+	return 0;
+}
+
+int sandbox_enter_net()
+{
+	static constexpr const char *to_read[] = {"/proc/net", "/sys"};
+
+	return enter(to_read, add_for_net);
 }
 
 /* Returns child_side in the child. */

@@ -3,6 +3,7 @@
  * What usdma-sim gives up once it listens: new privileges for good, every file
  * that is not open yet, and every system call that it does not need.  A client's
  * process gives up more: other processes, and memory that can be executed.
+ * usdma-net gives up all of these, but makes sockets of TCP.
  */
 #pragma once
 
@@ -14,11 +15,17 @@ namespace usdma::tool {
 
 /* Before the first thread.  From here on a call that is not on the list fails with EPERM. */
 int sandbox_enter();
+/* The same for a process that has opened a device: all threads get the list, which has the requests of VFIO. */
+int sandbox_enter_with_device();
 /*
  * For a client's process, which is in the sandbox and has one thread: a call that is not on its shorter list kills
  * it (SIGSYS).
  */
 int sandbox_confine();
+/* All capabilities, of this thread and of those that it makes. */
+int sandbox_leave_privileges();
+/* For usdma-net and the threads that its libraries have made: a call that is not on its list fails with EPERM. */
+int sandbox_enter_net();
 /* Denies opening, creating and removing files by name where the kernel has Landlock; else no-op. */
 int sandbox_leave_files();
 /* False: built without libseccomp or with a sanitizer, whose run time needs files; only new privileges are given up. */

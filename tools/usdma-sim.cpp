@@ -3,14 +3,17 @@
 #include "driver/base/error.h"
 #include "driver/base/fd.h"
 #include "driver/base/log.h"
+#include "driver/sim/backend.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
 #include "driver/sim/interrupting.h"
+#include "driver/sim/models.h"
 #include "tools/complete.h"
 #include "tools/help.h"
 #include "tools/output.h"
 #include "tools/sim_clients.h"
 #include "tools/sim_sandbox.h"
+#include "tools/sim_shared.h"
 
 #include <CLI/CLI.hpp>
 
@@ -19,6 +22,9 @@
 #include <cstdio>
 #include <cstring>
 #include <sched.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -27,10 +33,12 @@ using namespace usdma;
 namespace {
 
 struct options {
-	std::string socket, control;
+	std::string socket, control, replay, backend;
 	sim::config device;
-	bool once = false, verbose = false;
+	bool once = false, verbose = false, has_mem = false;
 	int ready_fd = -1, listen_fd = -1;
+	u64 hang_ms = 10000;
+	tool::user_weights weights;
 };
 
 int fail_usage()
@@ -44,6 +52,7 @@ void set(options &opt, const char *option, const char *key, const std::string &v
 {
 	static constexpr std::string_view start = "sim: ";
 
+	opt.has_mem |= !strcmp(key, "mem");
 	if (!sim::parse_setting(std::string(key) + "=" + value, &opt.device))
 		return;
 	const std::string_view text = error_text();
@@ -59,6 +68,16 @@ CLI::Option *add_setting(CLI::App &app, options &opt, const char *name, const ch
 		->type_name("N");
 }
 
+void set_weights(options &opt, const std::vector<std::string> &all)
+{
+	for (const std::string &one : all) {
+		const size_t at = std::min(one.find(':'), one.size());
+
+		if (opt.weights.set(one.substr(0, at), one.substr(std::min(at + 1, one.size()))))
+			throw CLI::ValidationError("--weight", error_text());
+	}
+}
+
 void describe(CLI::App &app, options &opt)
 {
 	app.set_version_flag("--version", USDMA_VERSION_TEXT);
@@ -71,10 +90,23 @@ void describe(CLI::App &app, options &opt)
 		->type_name("N")
 		->excludes(path);
 	add_setting(app, opt, "--model", "model",
-		    "The device: sdma (default), ioat, ioat-3.3, dsa, dsa-2, hisi or hisi-hip09 (docs/engines.md)")
+		    ("The device, by default sdma: " + tool::joined(sim::model_list()) + " (docs/engines.md)").c_str())
 		->type_name("NAME")
-		->check(tool::word_of({"sdma", "ioat", "ioat-3.3", "dsa", "dsa-2", "hisi", "hisi-hip09"}));
-	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G)");
+		->check(tool::word_of(sim::model_list()));
+	app.add_option(
+		   "--backend", opt.backend,
+		   "Share this device (a device string, as in USDMA_DEVICES) among the clients: it runs their copies "
+		   "and fills (docs/devices.md)")
+		->type_name("DEVICE");
+	app.add_option("--hang-ms", opt.hang_ms,
+		       "With --backend: a channel of the device that makes no progress for this time is reset (10000)")
+		->check(tool::number_in(10, INT_MAX))
+		->type_name("N");
+	app.add_option_function<std::vector<std::string>>(
+		   "--weight", [&opt](const std::vector<std::string> &all) { set_weights(opt, all); },
+		   "With --backend: what the clients of a user (a number) have in flight, as a multiple of others' (1)")
+		->type_name("USER:N");
+	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G; with --backend none)");
 	add_setting(app, opt, "--engines", "engines", "Engines that copy at the same time, a thread each (default 2)");
 	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");
 	add_setting(app, opt, "--spin-us,--spin", "spin",
@@ -110,6 +142,9 @@ void describe(CLI::App &app, options &opt)
 	app.add_option("--control", opt.control,
 		       "Path of a socket to command it while it runs: usdmactl sim PATH state")
 		->type_name("PATH");
+	app.add_option("--replay", opt.replay,
+		       "Answer reads of registers as the device of this report did (usdmactl bringup)")
+		->type_name("REPORT");
 	app.add_flag("--once", opt.once, "End when the first client has left");
 	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")
 		->type_name("N");
@@ -147,11 +182,32 @@ int check_cpus(const sim::config &cfg)
 	return err;
 }
 
-int check_options(const options &opt)
+/* The device behind it has its own speed and faults. */
+int check_shared(options &opt)
+{
+	const sim::config own, &cfg = opt.device;
+
+	if (cfg.model != own.model || cfg.faulty || cfg.latency_us || cfg.rate || cfg.any_file ||
+	    cfg.timing != own.timing || cfg.stale || !opt.replay.empty())
+		return fail(EINVAL, "--backend excludes --model, --faults, --latency, --rate, --timing, "
+				    "--any-file and --replay");
+	opt.device.has_mem &= opt.has_mem;
+	if (!cfg.channels_set)
+		opt.device.channels = 16;
+	if (!cfg.engines_set)
+		opt.device.engines = 1;
+	return 0;
+}
+
+int check_options(options &opt)
 {
 	if (opt.socket.empty() && opt.listen_fd < 0)
 		return fail(EINVAL, "where to listen is missing: give --socket PATH or --listen-fd N");
 	if (const int err = check_cpus(opt.device))
+		return err;
+	if (const int err = opt.backend.empty() ? 0 : check_shared(opt))
+		return err;
+	if (const int err = opt.replay.empty() ? 0 : sim::set_replay(opt.replay, &opt.device))
 		return err;
 	return sim::check_config(opt.device);
 }
@@ -191,8 +247,31 @@ int open_sockets(const options &opt, sim::listener *socket, sim::console *contro
 	return opt.control.empty() ? 0 : control->open(opt.control, opt.device);
 }
 
+/* For each client files, and interrupts of its channels. */
+void allow_most_files()
+{
+	rlimit most;
+
+	if (getrlimit(RLIMIT_NOFILE, &most))
+		return;
+	most.rlim_cur = most.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &most);
+}
+
+int open_device(const options &opt, std::unique_ptr<sim::backend> *out)
+{
+	allow_most_files();
+	/* The engines of clients, which are threads of this process, nap. */
+	prctl(PR_SET_TIMERSLACK, 1000);
+	const int err = sim::backend::open(opt.backend, opt.hang_ms, 2 * quarter_of_memory(), out);
+	if (!err)
+		log_info("%s, driver %s, is shared", (*out)->name(), (*out)->driver());
+	return err;
+}
+
 /* No file access from here on: a child that does nothing else removes the sockets. */
-int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::console *control)
+int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::console *control,
+	  std::unique_ptr<sim::backend> *device)
 {
 	if (opt.listen_fd < 0 || !opt.control.empty()) {
 		if (const int err = keeper->start([socket, control] {
@@ -203,11 +282,45 @@ int enter(const options &opt, tool::keeper *keeper, sim::listener *socket, sim::
 		socket->leave_path();
 		control->leave_path();
 	}
-	if (const int err = tool::sandbox_enter())
+	/* After the child was made: it would inherit the device. */
+	if (const int err = opt.backend.empty() ? 0 : open_device(opt, device))
+		return err;
+	if (const int err = opt.backend.empty() ? tool::sandbox_enter() : tool::sandbox_enter_with_device())
 		return err;
 	if (!tool::sandbox_filters())
 		log_info("built without a list of system calls");
 	return 0;
+}
+
+/* Readable when either is. */
+int either_of(int a, int b)
+{
+	const int both = epoll_create1(EPOLL_CLOEXEC);
+	epoll_event in = {};
+
+	in.events = EPOLLIN;
+	if (both < 0 || epoll_ctl(both, EPOLL_CTL_ADD, a, &in) || epoll_ctl(both, EPOLL_CTL_ADD, b, &in))
+		return fail_errno("epoll");
+	return both;
+}
+
+int serve_shared(const options &opt, sim::listener &socket, sim::console *control, int stop_fd, sim::backend &device,
+		 tool::keeper *keeper)
+{
+	const unique_fd stop(either_of(stop_fd, device.lost_fd()));
+
+	if (!stop.valid())
+		return -EIO;
+	tool::shared_clients clients(socket, opt.device, device, opt.weights, control);
+	const int err = clients.run(stop.get(), opt.once);
+	/* A client's thread still uses what returning would destroy. */
+	if (err == -EIO) {
+		keeper->release();
+		_exit(report(err));
+	}
+	if (err)
+		return err;
+	return eventfd_ready(device.lost_fd(), POLLIN) ? fail(ENODEV, "%s was lost", device.name()) : 0;
 }
 
 int serve(const options &opt)
@@ -225,12 +338,15 @@ int serve(const options &opt)
 		return report(fail_errno("signalfd"));
 	if (const int err = open_sockets(opt, &socket, &control))
 		return report(err);
-	if (const int err = enter(opt, &keeper, &socket, &control))
+	std::unique_ptr<sim::backend> device;
+	if (const int err = enter(opt, &keeper, &socket, &control, &device))
 		return report(err);
 	if (const int err = report_ready(opt))
 		return report(err);
-	tool::clients clients(socket, opt.device, opt.control.empty() ? nullptr : &control);
-	const int err = clients.run(stop.get(), opt.once);
+	sim::console *const commands = opt.control.empty() ? nullptr : &control;
+	tool::clients clients(socket, opt.device, commands);
+	const int err = device ? serve_shared(opt, socket, commands, stop.get(), *device, &keeper) :
+				 clients.run(stop.get(), opt.once);
 	keeper.release();
 	return err ? report(err) : 0;
 }

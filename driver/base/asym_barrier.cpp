@@ -30,7 +30,8 @@ void barrier_or_wait()
 {
 	const timespec ms = {0, 1'000'000};
 
-	if (!barrier_for_all())
+	/* It may be the first use: membarrier(2) fails until the process is registered. */
+	if (!asym_barrier_ready() || !barrier_for_all())
 		nanosleep(&ms, nullptr);
 }
 

@@ -40,13 +40,13 @@ inline int eventfd_make_for_ring()
 }
 
 /* By /proc/self/fd, whose text for an eventfd no file name can imitate. */
-bool is_eventfd(int fd);
+[[gnu::visibility("default")]] bool is_eventfd(int fd);
 
 /*
  * Adds one; never blocks, whatever another process does to this eventfd. A full counter is left unchanged.
  * False: fd is no eventfd, or aio is unavailable (not in this kernel, or forbidden by a filter).
  */
-bool eventfd_raise(int fd);
+[[gnu::visibility("default")]] bool eventfd_raise(int fd);
 
 /*
  * For an eventfd whose peer is trusted. False: the counter is full (so its reader is already woken), or fd is

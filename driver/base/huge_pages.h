@@ -4,6 +4,7 @@
 
 #include "driver/base/mapping.h"
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 inline constexpr u64 page_huge = 2 * MiB;
@@ -18,3 +19,4 @@ int map_file_aligned(int fd, u64 size, const char *what, mapping *out);
 void collapse_pages(u8 *mem, u64 size);
 
 } // namespace usdma
+#pragma GCC visibility pop

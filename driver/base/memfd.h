@@ -10,6 +10,7 @@
 
 #include <linux/memfd.h>
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 /*
@@ -19,3 +20,4 @@ namespace usdma {
 int memfd_make(const char *name, u64 size, unsigned flags, unique_fd *out);
 
 } // namespace usdma
+#pragma GCC visibility pop

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <type_traits>
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 struct access_range {
@@ -83,3 +84,4 @@ template <class F> [[gnu::noinline]] bool page_guarded(access_range a, access_ra
 }
 
 } // namespace usdma
+#pragma GCC visibility pop

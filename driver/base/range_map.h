@@ -18,6 +18,7 @@
 
 #include <mutex>
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 struct range_entry {
@@ -80,3 +81,4 @@ private:
 };
 
 } // namespace usdma
+#pragma GCC visibility pop

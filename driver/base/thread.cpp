@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/thread.h"
 
+#include "driver/base/clock.h"
 #include "driver/base/error.h"
 
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace usdma {
 
@@ -51,6 +55,30 @@ int thread_start_detached(const char *name, void *(*main)(void *), void *arg)
 void thread_name(const char *name)
 {
 	pthread_setname_np(pthread_self(), name);
+}
+
+namespace {
+
+/* Version 0 of struct sched_attr, which glibc has since 2.41 only. */
+struct slice_attr {
+	u32 size, policy;
+	u64 flags;
+	s32 nice;
+	u32 priority;
+	u64 runtime, deadline, period; /* ns */
+};
+
+} // namespace
+
+void thread_short_slice()
+{
+	slice_attr a = {};
+
+	/* A kernel without slices of threads reports a runtime of 0. */
+	if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) || a.policy != SCHED_OTHER || !a.runtime)
+		return;
+	a.runtime = 100 * ns_per_us;
+	syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
 } // namespace usdma

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
+#include <endian.h>
 #include <numeric>
 
 namespace usdma {
@@ -44,6 +46,24 @@ bool number_parse_signed(std::string_view text, s64 *out, s64 low, s64 high)
 		return false;
 	*out = n;
 	return true;
+}
+
+bool host_id_parse(std::string_view digits, u8 out[16])
+{
+	static constexpr size_t half = 16;
+	u64 value[2];
+
+	if (digits.size() != 2 * half)
+		return false;
+	for (u64 &v : value) {
+		std::string_view part = digits.substr(&v == value ? 0 : half, half);
+
+		if (!number_take(&part, &v, 16) || !part.empty())
+			return false;
+		v = htobe64(v);
+	}
+	memcpy(out, value, sizeof(value));
+	return value[0] || value[1];
 }
 
 bool size_parse(std::string_view text, u64 *out, u64 low, u64 high)

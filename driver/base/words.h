@@ -26,10 +26,11 @@ bool number_parse(std::string_view text, u64 *out, u64 low = 0, u64 high = ~u64(
 bool number_parse_signed(std::string_view text, s64 *out, s64 low = s64_min, s64 high = s64_max);
 /* Removes a number's digits from the start of the text. False: no digit, or more than 64 bits; *text is unchanged. */
 bool number_take(std::string_view *text, u64 *out, int base = 10);
+/* Identity of a machine: 32 hexadecimal digits, not all of them 0. */
+bool host_id_parse(std::string_view digits, u8 out[16]);
 bool size_parse(std::string_view text, u64 *out, u64 low = 0, u64 high = ~u64(0));
-#pragma GCC visibility pop
-
 /* How much two words differ: lower is more similar; a common prefix counts. */
 long unlikeness(std::string_view a, std::string_view b);
+#pragma GCC visibility pop
 
 } // namespace usdma

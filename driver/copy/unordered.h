@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#pragma GCC visibility push(default)
 namespace usdma {
 
 struct copy_tuning;
@@ -14,3 +15,4 @@ copy_fn stream_unordered(const copy_tuning &t);
 void copy_order();
 
 } // namespace usdma
+#pragma GCC visibility pop

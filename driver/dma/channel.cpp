@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/dma/channel.h"
 
-#include <algorithm>
-
 namespace usdma::dma {
 
-bool record_fault(const completion_record *r, fault *out)
+bool read_fault(const channel *ch, fault *out)
 {
+	const completion_record *const r = ch->record;
+
 	/* The device stores state after the fault fields, which stay valid until resume. */
 	if (load_device(&r->state) == state_running)
 		return false;
@@ -17,20 +17,8 @@ bool record_fault(const completion_record *r, fault *out)
 	return true;
 }
 
-bool read_fault(channel *ch, fault *out)
-{
-	return ch->ops->read_fault ? ch->ops->read_fault(ch, out) : record_fault(ch->record, out);
-}
-
-bool any_halted(const channel *const *rings, u32 n)
-{
-	return std::any_of(rings, rings + n, halted);
-}
-
 progress read_progress(const channel *ch)
 {
-	if (ch->ops->read_progress)
-		return ch->ops->read_progress(ch);
 	return {completed(ch), load_relaxed(&ch->record->heartbeat), halted(ch)};
 }
 

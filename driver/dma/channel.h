@@ -2,8 +2,7 @@
 /*
  * A channel: one ring, executed in order, one submitter at a time.
  *
- * Sequence numbers are 64-bit and never wrap: the n-th request posted on a channel has number start + n. If it
- * spreads copies over several rings (striped.h), such a copy takes several numbers, of which posted is the last.
+ * Sequence numbers are 64-bit and never wrap: the n-th request posted on a channel has number start + n.
  * Completion is a number in host memory: when record->completed >= s, request s and all before it have
  * completed, and their writes are visible. The reference engine stores it; of devices with a record of their own kind
  * the driver derives it, in each call of completed(). A request that fails halts the channel *before* completed reaches
@@ -85,8 +84,9 @@ struct channel_ops {
 	 */
 	bool (*withdraw)(channel *ch, u64 seq);
 	/*
-	 * The eventfd of irq_completion, made at the first call, as most channels need none; -1: there is none. Under
-	 * the owner's lock. nullptr: the engine has no such interrupt.
+	 * The eventfd of irq_completion, made at the first call, as most channels need none, and stored in irq_fd; -1:
+	 * there is none now. May be a message to the device's server, and wait a second for it: several threads may
+	 * call it at once, and hold no lock. nullptr: the engine has no such interrupt.
 	 */
 	int (*completion_fd)(channel *ch);
 	/* While halted: turns posted requests of the cookie's owner that have not run into NOPs; returns how many. */
@@ -119,13 +119,6 @@ struct channel_ops {
 	 * registers. nullptr: the engine has no such state.
 	 */
 	bool (*in_wait)(const channel *ch);
-	/*
-	 * For a channel of several rings (striped.h), nullptr: the record says it. As read_fault(), and resumes rings
-	 * whose halt is not to be reported.
-	 */
-	bool (*read_fault)(channel *ch, fault *out) = nullptr;
-	/* As read_progress(); nullptr: as above. */
-	progress (*read_progress)(const channel *ch) = nullptr;
 	/* If channel::collects, any thread: brings record->completed up to the device's own record. */
 	void (*collect)(const channel *ch) = nullptr;
 	/* For the message about a hung channel: its state as text; may read registers. nullptr: as above. */
@@ -160,9 +153,6 @@ struct alignas(64) channel {
 	const u32 *engine_cpu = &cpu_unknown;
 	u64 record_iova; /* IOVA of record->completed, for a WAIT on another channel's progress; 0: not reachable */
 	u64 submit_max = ~u64(0); /* longest copy of submit_copy(), beside engine_limits::max_len */
-	/* The channel's rings, if there are several: it has halted when one of them has, without an interrupt. */
-	const channel *const *rings = nullptr;
-	u32 n_rings = 0;
 };
 
 inline u64 completed(const channel *ch)
@@ -184,18 +174,13 @@ inline bool claim_wake(channel *ch)
 	return cmpxchg_acq_rel(ch->asleep, &was, u32(awake)) || was != awake;
 }
 
-bool any_halted(const channel *const *rings, u32 n);
-
 inline bool halted(const channel *ch)
 {
-	return load_device(&ch->record->state) != state_running ||
-	       (unlikely(ch->rings != nullptr) && any_halted(ch->rings, ch->n_rings));
+	return load_device(&ch->record->state) != state_running;
 }
 
-/* The halted channel's fault; false while it runs, or if it goes on by itself. */
-bool read_fault(channel *ch, fault *out);
-/* The same of one ring. */
-bool record_fault(const completion_record *r, fault *out);
+/* The halted channel's fault; false while it runs. */
+[[gnu::visibility("default")]] bool read_fault(const channel *ch, fault *out);
 /* For channel_ops::last_use: of the requests that are not completed, which get(seq) returns. */
 template <class F> bool find_last_use(const channel *ch, const iova_range &where, u64 *seq, const F &get)
 {
@@ -210,6 +195,6 @@ template <class F> bool find_last_use(const channel *ch, const iova_range &where
 }
 
 /* Called under the owner's lock. */
-progress read_progress(const channel *ch);
+[[gnu::visibility("default")]] progress read_progress(const channel *ch);
 
 } // namespace usdma::dma

@@ -127,7 +127,8 @@ static constexpr u32 step_rows = 64;
 static constexpr softop::bounds host_bounds = {4 * GiB, step_bytes, step_rows, 16 * KiB};
 static_assert(u32(softop::may_read) == vfio::dma_read && u32(softop::may_write) == vfio::dma_write);
 
-host_backend::host_backend(host_memory &memory) : backend(host_bounds), memory_(memory)
+host_backend::host_backend(host_memory &memory, const softop::bounds *limits)
+	: backend(limits ? *limits : host_bounds), memory_(memory)
 {
 	static_assert(buffer_bytes == host_bounds.buffer);
 }
@@ -157,7 +158,7 @@ bool host_backend::check(const end &e, u64 len)
 /* Never accessible outside of the lock: it may be unmapped at any time. */
 bool host_backend::translate(const end &, u64 len, softop::piece *out)
 {
-	*out = {nullptr, std::min(len, buffer_bytes)};
+	*out = {nullptr, std::min(len, limits().buffer)};
 	return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "driver/base/grow.h"
 #include "driver/base/mapping.h"
+#include "driver/dma/fair_lock.h"
 #include "driver/dma/softop.h"
 #include "driver/vfio/device.h"
 
@@ -48,47 +49,13 @@ private:
 	std::map<u64, vfio::dma_area> areas_;
 };
 
-/*
- * engine::map() of a driver with such a list. The transport below rejects an overlapping area. Pinning takes seconds
- * for many GiB: the lock, which the operations of the driver need, is not held meanwhile.
- */
-template <class Lock> int map_listed(vfio::device &dev, Lock &lock, area_list &areas, const vfio::dma_area &area)
-{
-	if (int err = dev.dma_map(area); err < 0)
-		return err;
-	{
-		std::lock_guard guard(lock);
-
-		if (areas.add(area))
-			return 0;
-	}
-	dev.dma_unmap(area.iova, area.size);
-	return no_memory("the list of DMA areas");
-}
-
-/* engine::unmap(). The lock waits for an access that may use the area; later ones find it unmapped. */
-template <class Lock> int unmap_listed(vfio::device &dev, Lock &lock, area_list &areas, u64 iova, u64 size)
-{
-	area_list::node taken;
-	{
-		std::lock_guard guard(lock);
-
-		taken = areas.take(iova);
-	}
-	const int err = dev.dma_unmap(iova, size);
-	if (!err || taken.empty())
-		return err;
-	std::lock_guard guard(lock);
-	areas.put_back(std::move(taken));
-	return err;
-}
-
 /* The mapped memory of an engine that has none of its own, and its lock. */
 struct host_memory {
-	std::mutex lock; /* protects what follows; held during each access */
+	fair_lock lock; /* protects what follows; held during each access */
 	area_list areas;
 	std::vector<mapping> stuck; /* rings that a device that did not obey may still access */
 	bool closed = false;        /* the device was disabled: no more access */
+	u64 next_own = 0;           /* see own_memory_map() */
 };
 
 /* softop's access to it. A driver adds step(), wait_until() and pause(). */
@@ -98,10 +65,9 @@ public:
 	u64 address() const { return address_; }
 
 protected:
-	explicit host_backend(host_memory &memory);
+	explicit host_backend(host_memory &memory, const softop::bounds *limits = nullptr);
 	~host_backend() = default;
 
-private:
 	using result = softop::result;
 	using end = softop::end;
 
@@ -112,10 +78,13 @@ private:
 	result put_piece(const end &dst, const void *buf, u64 len, bool whole) override;
 	u8 *buffer(unsigned which) override { return buffers_[which]; }
 	result move(end dst, end src, u64 len, cache_hint hint) override;
+
+	host_memory &memory_;
+
+private:
 	fault_reason move_piece(const end &dst, const end &src, u64 len, u64 *done, u64 *at);
 
 	static constexpr u64 buffer_bytes = 16 * KiB;
-	host_memory &memory_;
 	fault_reason reason_ = fault_reason::none;
 	u64 address_ = 0;
 	alignas(8) u8 buffers_[2][buffer_bytes];

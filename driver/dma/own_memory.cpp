@@ -42,7 +42,19 @@ bool is_usable(const vfio::address_limits &l, u64 iova, u64 size)
 	});
 }
 
-int own_memory_map(vfio::device &dev, vfio::dma_area *area)
+/* The first address from at on where the device may map so many bytes; 0: none. */
+static u64 fit(const vfio::address_limits &l, u64 at, u64 size)
+{
+	for (const vfio::range &r : l.usable) {
+		const u64 start = align_up(std::max(r.start, at), l.page_size);
+
+		if (start < own_high && size <= own_high - start && start <= r.last && size - 1 <= r.last - start)
+			return start;
+	}
+	return 0;
+}
+
+int own_memory_map(vfio::device &dev, vfio::dma_area *area, u64 *next)
 {
 	vfio::address_limits l;
 	int err = dev.limits(&l);
@@ -52,14 +64,18 @@ int own_memory_map(vfio::device &dev, vfio::dma_area *area)
 	if (area->size % l.page_size)
 		return fail(EOPNOTSUPP, "the IOMMU maps no less than %llu bytes",
 			    static_cast<unsigned long long>(l.page_size));
-	err = -ENOSPC;
-	for (area->iova = own_low; area->iova < own_high; area->iova += area->size) {
-		if (!is_usable(l, area->iova, area->size))
-			continue;
-		err = dev.dma_map(*area);
-		if (err != -EEXIST)
-			break;
-	}
+	err = -EEXIST;
+	for (u64 from : {std::max(*next, own_low), own_low})
+		for (u64 at = fit(l, from, area->size); at && err == -EEXIST;
+		     at = fit(l, at + area->size, area->size)) {
+			area->iova = at;
+			err = dev.dma_map(*area);
+		}
+	if (!err)
+		*next = area->iova + area->size;
+	if (err == -EEXIST)
+		return fail(ENOSPC, "no free IOVA range of %llu bytes for the device between 1 GiB and 4 GiB",
+			    static_cast<unsigned long long>(area->size));
 	return err ? fail_in(err, "cannot map %llu bytes for the device", static_cast<unsigned long long>(area->size)) :
 		     0;
 }

@@ -14,10 +14,10 @@ namespace usdma::dma {
  */
 int own_memory_make(const char *name, u64 size, int node, unique_fd *file, mapping *out);
 /*
- * Maps the area at the first free address between 1 GiB and 4 GiB, which the memory registry leaves to engines: another
- * device in the same address space may have memory there. Sets area->iova.
+ * Maps the area at a free address between 1 GiB and 4 GiB, which the memory registry leaves to engines: another device
+ * in the same address space may have memory there. Sets area->iova. *next: where the search begins, 0 at first.
  */
-int own_memory_map(vfio::device &dev, vfio::dma_area *area);
+int own_memory_map(vfio::device &dev, vfio::dma_area *area, u64 *next);
 /* The device may map these addresses. */
 bool is_usable(const vfio::address_limits &l, u64 iova, u64 size);
 

@@ -2,7 +2,7 @@
 /*
  * Opens an engine by a device string. A transport creates a vfio::device from the string, an engine driver
  * creates an engine from the vfio::device. Both tables are defined in a higher layer
- * (driver/engines/table.cpp): a new engine is a folder and a line there.
+ * (driver/engines/table.cpp): a new engine is a folder and a line in driver/hw/engines.inc.
  */
 #pragma once
 
@@ -23,11 +23,40 @@ struct pci_id {
 	u16 vendor, device;
 };
 
+/*
+ * A register of 1 to 8 bytes that says what the device is, or in what state. A region that has one has nothing but
+ * registers: usdmactl bringup does not map it, and records each access to it.
+ */
+struct named_register {
+	const char *name;
+	u8 region, width;
+	u32 offset;
+};
+
+/* A rule that this driver depends on and no public one has proved (docs/engines.md, "Bring-up checklist"). */
+struct checklist_item {
+	const char *step; /* of usdmactl bringup, which tries it */
+	const char *rule, *check;
+};
+
+/* Devices whose id & mask is `device` have it. */
+struct erratum {
+	u16 device, mask;
+	const char *text;
+};
+
 struct driver {
 	const char *name;
 	std::span<const pci_id> ids;
 	/* Takes ownership of the device only on success. */
 	int (*probe)(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out);
+
+	/* For usdmactl bringup; empty: it has less to say. */
+	std::span<const named_register> registers = {};
+	std::span<const checklist_item> checklist = {};
+	std::span<const erratum> errata = {};
+	/* Linux' own driver of the device, and what is lost while it is at usdma; nullptr: there is none. */
+	const char *kernel_driver = nullptr, *kernel_loss = nullptr;
 };
 
 struct open_options {
@@ -63,6 +92,15 @@ template <class E> int probe_as(std::unique_ptr<vfio::device> &dev, std::unique_
 	*out = std::move(e);
 	return 0;
 }
+
+struct software_transports {
+	const transport *sim, *vfio_user;
+};
+/*
+ * Those of software devices (driver/sim), which are a part of the program, or a library that is loaded by the first
+ * call (lib/native/libraries.cpp). -ENOPKG with a text: there is none of this build.
+ */
+int simulator(const software_transports **out);
 
 extern const std::span<const driver *const> drivers;
 extern const std::span<const transport *const> transports;

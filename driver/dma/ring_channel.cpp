@@ -7,6 +7,7 @@
 #include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/thread.h"
+#include "driver/base/wakes.h"
 
 #include <algorithm>
 #include <poll.h>
@@ -18,12 +19,11 @@ static constexpr u64 no_arm = ~u64(0);
 static constexpr u64 rearm_ns = ns_per_ms;
 /* While requests are pending, in case an interrupt is lost; without any. */
 static constexpr int recheck_ms = 50, poll_no_irq_ms = 1;
-/* Polls of a WAIT. */
-static constexpr u64 wait_poll_ns = 20 * ns_per_us, wait_poll_max_ns = ns_per_ms;
+
+static const channel_ops *table(bool stores);
 
 ring_channel::ring_channel(engine &e, host_memory &host, u32 index_) : channel(), host_(host)
 {
-	ops = &ring_channel_ops;
 	eng = &e;
 	index = index_;
 	asleep = &never_asleep_;
@@ -33,10 +33,11 @@ ring_channel::ring_channel(engine &e, host_memory &host, u32 index_) : channel()
 		store_relaxed(&a, no_arm);
 }
 
-int ring_channel::begin(const channel_config &cfg, int vector)
+int ring_channel::begin(const channel_config &cfg, int vector, bool stores)
 {
 	if (!try_resize(slots_, ring_size))
 		return no_memory("a channel's ring");
+	ops = table(stores);
 	cfg_ = cfg;
 	vector_ = vector;
 	posted = tail_ = issued_ = served_ = flagged_ = cfg.first_seq;
@@ -126,6 +127,16 @@ void ring_channel::issue()
 	ring(hw_);
 }
 
+/* What was posted. True: the thread is to be woken, without the lock. */
+bool ring_channel::hand_over()
+{
+	tail_ = posted;
+	issue();
+	const bool wake = deep_ || (soft_ && !soft_running_);
+	deep_ = false;
+	return wake;
+}
+
 void ring_channel::doorbell()
 {
 	bool wake;
@@ -135,12 +146,20 @@ void ring_channel::doorbell()
 		/* Before the slots are rung, so that it is there when they end. */
 		if (s64(flagged_ - tail_) > 0 && !exchange_seq_cst(&armed_, 1u))
 			rearm(false);
-		tail_ = posted;
-		issue();
-		wake = deep_ || (soft_ && !soft_running_);
-		deep_ = false;
+		wake = hand_over();
 	}
 	if (wake)
+		wake_thread();
+}
+
+void ring_channel::submit_copy(u32 spaces, u64 src, u64 dst, u64 len, u64 cookie)
+{
+	lock_.lock();
+	set_copy(&slot(posted + 1), u8(spaces), src, dst, len, cookie);
+	store_relaxed(&posted, posted + 1);
+	const bool wake = hand_over();
+	lock_.unlock_light();
+	if (unlikely(wake))
 		wake_thread();
 }
 
@@ -168,9 +187,12 @@ void ring_channel::arm(unsigned slot, u64 seq)
 /* Before it is armed for the first time. */
 int ring_channel::completion_fd()
 {
+	std::lock_guard g(lock_);
+
 	if (!irq_[irq_completion].valid())
 		irq_[irq_completion].reset(eventfd_make_for_ring());
-	return irq_fd[irq_completion] = irq_[irq_completion].get();
+	store_release(&irq_fd[irq_completion], irq_[irq_completion].get());
+	return irq_[irq_completion].get();
 }
 
 bool ring_channel::withdraw(u64 seq)
@@ -223,6 +245,18 @@ bool ring_channel::expects_interrupt() const
 	       s64(flagged_ - done) > 0 || (soft_ && issued_ != done);
 }
 
+/* A request runs, or has completed since raise_due() and serve(), as another thread has found. */
+bool ring_channel::is_behind() const
+{
+	const u64 done = completed(this);
+
+	return issued_ != done || served_ != done || std::any_of(arm_, arm_ + irq_slots, [done](const u64 &a) {
+		       const u64 want = load_seq_cst(&a);
+
+		       return want != no_arm && s64(done - want) >= 0;
+	       });
+}
+
 /* What ended before the rearm raised no interrupt, and is seen after it. */
 void ring_channel::rearm_if_due()
 {
@@ -241,6 +275,7 @@ void ring_channel::rearm_if_due()
 
 void *ring_channel::thread_main(void *arg)
 {
+	thread_short_slice();
 	static_cast<ring_channel *>(arg)->run();
 	return nullptr;
 }
@@ -248,14 +283,13 @@ void *ring_channel::thread_main(void *arg)
 /* How long to sleep: for ever only when no request came for a while, so that few of them have to wake the thread. */
 int ring_channel::poll_ms()
 {
-	const bool busy = issued_ != completed(this) || expects_interrupt();
-
 	if (soft_is_next())
 		return 0;
 	if (held_ || (vector_ >= 0 && !is_halted_ && !load_seq_cst(&armed_)))
 		return 1;
-	if (busy && vector_ < 0)
+	if (vector_ < 0 && is_behind())
 		return poll_no_irq_ms;
+	const bool busy = vector_ >= 0 && (issued_ != completed(this) || expects_interrupt());
 	const bool idle = !busy && seen_ == tail_;
 	/* Without an interrupt nothing else wakes it for the next request. */
 	deep_ = idle || vector_ < 0;
@@ -263,13 +297,34 @@ int ring_channel::poll_ms()
 	return idle ? -1 : recheck_ms;
 }
 
+/* The least number whose completion will have an interrupt. */
+u64 ring_channel::awaited() const
+{
+	const u64 done = completed(this);
+	u64 least = no_arm;
+
+	for (const u64 &a : arm_)
+		if (const u64 want = load_seq_cst(&a); s64(want - done) > 0)
+			least = std::min(least, want);
+	return vector_ < 0 || is_halted_ || !load_seq_cst(&armed_) ? no_arm : least;
+}
+
+/* It has completed, and no one has raised the interrupt of who waits for it. */
+bool ring_channel::is_due(u64 want) const
+{
+	return want != no_arm && s64(completed(this) - want) >= 0 &&
+	       std::any_of(arm_, arm_ + irq_slots, [want](const u64 &a) { return load_seq_cst(&a) == want; });
+}
+
 bool ring_channel::sleep(guard &g)
 {
 	pollfd p[2] = {{control_.get(), POLLIN, 0}, {vector_, POLLIN, 0}};
 	const int ms = poll_ms();
+	const u64 want = awaited();
 
 	g.unlock();
-	poll(p, 2, ms);
+	if (poll(p, 2, ms) == 0 && ms == recheck_ms && is_due(want))
+		wake_missed(vector_);
 	eventfd_clear(control_.get());
 	const bool raised = vector_ >= 0 && eventfd_clear(vector_);
 	g.lock();
@@ -309,82 +364,16 @@ void ring_channel::advance(guard &g, bool raised)
 	} while (soft_is_next() && run_soft(g));
 }
 
-/* ---- operations that the hardware lacks --------------------------------------------------------------- */
-
-class soft_backend final : public host_backend {
-public:
-	explicit soft_backend(ring_channel &c) : host_backend(c.host_), c_(c) {}
-
-private:
-	void beat() { store_relaxed(&c_.record_->heartbeat, c_.record_->heartbeat + 1); }
-	bool step(u64, bool) override
-	{
-		beat();
-		return !load_seq_cst(&c_.stop_);
-	}
-	u64 wait_until(u32 limit_ms) override
-	{
-		store_relaxed(&c_.waiting_, 1u);
-		return limit_ms ? deadline::in_ms(limit_ms).at() : deadline::never().at();
-	}
-	softop::result pause(u64 until_ns) override
-	{
-		const u64 left = deadline::sooner(deadline::at_ns(until_ns), deadline::in_ns(poll_ns_)).left_ns();
-		const timespec t = {0, long(std::min(left, wait_poll_max_ns))};
-		pollfd p = {c_.control_.get(), POLLIN, 0};
-
-		if (ppoll(&p, 1, &t, nullptr) == 1)
-			eventfd_clear(c_.control_.get());
-		poll_ns_ = std::min(poll_ns_ * 2, wait_poll_max_ns);
-		/* It may wait for the record of another channel. */
-		c_.eng->collect();
-		beat();
-		return load_seq_cst(&c_.stop_) ? softop::result::stopped : softop::result::done;
-	}
-
-	ring_channel &c_;
-	u64 poll_ns_ = wait_poll_ns;
-};
-
-/* Runs the next request. True: done, run the next. */
-bool ring_channel::run_soft(guard &g)
-{
-	const u64 seq = issued_ + 1;
-	const request r = slot(seq);
-	soft_backend backend(*this);
-
-	soft_running_ = true;
-	g.unlock();
-	const softop::result got = softop::run(backend, r);
-	g.lock();
-	soft_running_ = false;
-	store_relaxed(&waiting_, 0u);
-	changed_.notify_all();
-	if (frozen_ || quit_)
-		return false;
-	if (got == softop::result::fault)
-		halt(seq, r.cookie, backend.reason(), backend.address());
-	else if (got != softop::result::done)
-		halt(seq, r.cookie, fault_reason::stopped, 0);
-	if (got != softop::result::done)
-		return false;
-	soft_ = false;
-	issued_ = seq;
-	set_completed(seq, hw_);
-	/* The record is visible before the arms are read. */
-	barrier_full();
-	raise_due(false);
-	serve();
-	issue();
-	return true;
-}
-
 /* ---- the table ----------------------------------------------------------------------------------- */
 
 struct ring_table {
 	static ring_channel *to(channel *ch) { return static_cast<ring_channel *>(ch); }
 	static unsigned post(channel *ch, const request *r, unsigned n) { return to(ch)->post(r, n); }
 	static void doorbell(channel *ch) { to(ch)->doorbell(); }
+	static void submit_copy(channel *ch, u32 spaces, u64 src, u64 dst, u64 len, u64 cookie)
+	{
+		to(ch)->submit_copy(spaces, src, dst, len, cookie);
+	}
 	static void wake(channel *) {} /* never reported as asleep */
 	static void arm(channel *ch, unsigned slot, u64 seq) { to(ch)->arm(slot, seq); }
 	static int completion_fd(channel *ch) { return to(ch)->completion_fd(); }
@@ -410,25 +399,36 @@ struct ring_table {
 	static void close(channel *ch) { to(ch)->close(); }
 };
 
-const channel_ops ring_channel_ops = {
-	.post = ring_table::post,
-	.doorbell = ring_table::doorbell,
-	.submit_copy = nullptr,
-	.wake = ring_table::wake,
-	.arm = ring_table::arm,
-	.withdraw = ring_table::withdraw,
-	.completion_fd = ring_table::completion_fd,
-	.cancel = ring_table::cancel,
-	.resume = ring_table::resume,
-	.stop = ring_table::stop,
-	.abort = ring_table::abort,
-	.restart = ring_table::restart,
-	.begun = nullptr,
-	.in_wait = ring_table::in_wait,
-	.collect = ring_table::collect,
-	.describe = ring_table::describe,
-	.last_use = ring_table::last_use,
-	.close = ring_table::close,
-};
+static constexpr channel_ops ops_with(decltype(channel_ops::submit_copy) submit_copy)
+{
+	return {
+		.post = ring_table::post,
+		.doorbell = ring_table::doorbell,
+		.submit_copy = submit_copy,
+		.wake = ring_table::wake,
+		.arm = ring_table::arm,
+		.withdraw = ring_table::withdraw,
+		.completion_fd = ring_table::completion_fd,
+		.cancel = ring_table::cancel,
+		.resume = ring_table::resume,
+		.stop = ring_table::stop,
+		.abort = ring_table::abort,
+		.restart = ring_table::restart,
+		.begun = nullptr,
+		.in_wait = ring_table::in_wait,
+		.collect = ring_table::collect,
+		.describe = ring_table::describe,
+		.last_use = ring_table::last_use,
+		.close = ring_table::close,
+	};
+}
+
+/* submit_copy() must not send a message to a server. */
+static const channel_ops *table(bool stores)
+{
+	static constexpr channel_ops by_messages = ops_with(nullptr), by_stores = ops_with(ring_table::submit_copy);
+
+	return stores ? &by_stores : &by_messages;
+}
 
 } // namespace usdma::dma

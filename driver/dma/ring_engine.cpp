@@ -152,14 +152,36 @@ int ring_engine::keep_order()
 
 /* ---- memory, reset ------------------------------------------------------------------------------------- */
 
+/* Pinning takes seconds for many GiB: the lock, which operations of the driver need, is not held meanwhile. */
 int ring_engine::map(const vfio::dma_area &area)
 {
-	return map_listed(*dev_, host_.lock, host_.areas, area);
+	if (int err = dev_->dma_map(area); err < 0)
+		return err;
+	{
+		std::lock_guard guard(host_.lock);
+
+		if (host_.areas.add(area))
+			return 0;
+	}
+	dev_->dma_unmap(area.iova, area.size);
+	return no_memory("the list of DMA areas");
 }
 
+/* The lock waits for an access that may use the area; later ones find it unmapped. */
 int ring_engine::unmap(u64 iova, u64 size)
 {
-	return unmap_listed(*dev_, host_.lock, host_.areas, iova, size);
+	area_list::node taken;
+	{
+		std::lock_guard guard(host_.lock);
+
+		taken = host_.areas.take(iova);
+	}
+	const int err = dev_->dma_unmap(iova, size);
+	if (!err || taken.empty())
+		return err;
+	std::lock_guard guard(host_.lock);
+	host_.areas.put_back(std::move(taken));
+	return err;
 }
 
 /* A function without a reset of its own is stopped by setup(), which suffices. */

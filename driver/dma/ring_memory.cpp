@@ -5,6 +5,8 @@
 #include "driver/dma/own_memory.h"
 #include "driver/dma/ring_channel.h"
 
+#include <algorithm>
+
 namespace usdma::dma {
 
 int ring_channel::make_memory(const char *name, u64 bytes)
@@ -22,18 +24,21 @@ int ring_channel::make_memory(const char *name, u64 bytes)
 int ring_channel::map_memory(vfio::dma_area area)
 {
 	vfio::device &dev = eng->transport();
+	u64 next;
 	{
 		std::lock_guard holding(host_.lock);
 
 		/* For unmap_memory() of each channel, which must not fail. */
 		if (!try_reserve(host_.stuck, host_.stuck.size() + eng->limits().channels))
 			return no_memory("a ring");
+		next = host_.next_own;
 	}
-	if (int err = own_memory_map(dev, &area); err < 0)
+	if (int err = own_memory_map(dev, &area, &next); err < 0)
 		return err;
 	iova_ = area.iova;
 	std::unique_lock holding(host_.lock);
 
+	host_.next_own = next;
 	/* Another channel may wait for its record. */
 	area.prot = vfio::dma_read;
 	if (host_.areas.add(area))
@@ -52,12 +57,14 @@ void ring_channel::unmap_memory()
 
 		host_.areas.remove(iova_);
 	}
-	if (!dev.dma_unmap(iova_, memory_.size()))
-		return;
-	if (!dev.lost())
+	const int err = dev.dma_unmap(iova_, memory_.size());
+	if (err && !dev.lost())
 		log_warn("%s: cannot unmap a ring: %s", dev.name(), error_text());
 	std::lock_guard holding(host_.lock);
-	push_reserved(host_.stuck, std::move(memory_));
+	if (!err)
+		host_.next_own = std::min(host_.next_own, iova_);
+	else
+		push_reserved(host_.stuck, std::move(memory_));
 }
 
 void ring_channel::retain_memory()

@@ -6,6 +6,7 @@
 #include "driver/base/log.h"
 #include "driver/dma/ring_channel.h"
 
+#include <climits>
 #include <cstdio>
 
 namespace usdma::dma {
@@ -15,15 +16,28 @@ static constexpr u64 stop_ms = 8000;
 /* Without progress the registers are read as often. */
 static constexpr u64 recheck_ns = 50 * ns_per_ms;
 
-/* After the last request that has run. */
+static void make_nop(request *r)
+{
+	*r = request{.flags = r->flags, .cookie = r->cookie};
+}
+
+/*
+ * After the last request that has completed. Only now the hardware reads no slot any more: those that are pending are
+ * built again, as some were cancelled, and some have run.
+ */
 int ring_channel::start_hardware()
 {
 	if (int err = quiesce(); err < 0)
 		return fail_in(err, "channel %u does not stop", index);
-	const u64 ran = last_run(number_of(completed(this)));
+	const u64 done = completed(this), ran = number_of(done);
+	for (u64 seq = done + 1; s64(issued_ - seq) >= 0; seq++)
+		if (has_run(number_of(seq)))
+			make_nop(&slot(seq));
 	store_seq_cst(&armed_, 1u);
 	if (int err = start(ran + 1); err < 0)
 		return fail_in(err, "channel %u does not start", index);
+	for (u64 seq = done + 1; s64(issued_ - seq) >= 0; seq++)
+		build(number_of(seq), slot(seq));
 	if (hw_ != ran)
 		ring(hw_);
 	return 0;
@@ -40,7 +54,7 @@ void ring_channel::halt(u64 seq, u64 cookie, fault_reason why, u64 at)
 	store_relaxed(&record_->fault_cookie, cookie);
 	/* After the fault fields, and before the arms are read. */
 	store_fence(&record_->state, u32(state_halted));
-	changed_.notify_all();
+	announce();
 	raise_due(true);
 }
 
@@ -86,6 +100,28 @@ void ring_channel::recheck(bool raised)
 		fault();
 }
 
+/* With lock_ held: for wait_for(). */
+void ring_channel::announce()
+{
+	store_relaxed(&changes_, changes_ + 1);
+	futex_wake(&changes_, INT_MAX);
+}
+
+/* False: not in time. */
+template <class F> bool ring_channel::wait_for(guard &g, const F &is_so)
+{
+	const deadline until = deadline::in_ms(stop_ms);
+
+	while (!is_so() && !until.passed()) {
+		const u32 seen = changes_;
+
+		g.unlock();
+		futex_wait_until(&changes_, seen, until.at());
+		g.lock();
+	}
+	return is_so();
+}
+
 /* ---- stop and resume ----------------------------------------------------------------------------------- */
 
 void ring_channel::handle_stop()
@@ -104,7 +140,7 @@ void ring_channel::handle_stop()
 	if (err < 0) {
 		log_warn("%s: channel %u: %s", eng->transport().name(), index, error_text());
 		store_seq_cst(&stop_, 0u);
-		changed_.notify_all();
+		announce();
 		return;
 	}
 	const u64 seq = completed(this) + 1;
@@ -120,8 +156,7 @@ int ring_channel::stop()
 	if (!frozen_)
 		store_seq_cst(&stop_, 1u);
 	wake_thread();
-	changed_.wait_for(g, std::chrono::milliseconds(stop_ms),
-			  [this] { return is_halted_ || frozen_ || !load_seq_cst(&stop_); });
+	wait_for(g, [this] { return is_halted_ || frozen_ || !load_seq_cst(&stop_); });
 	if (is_halted_)
 		return 0;
 	/* The request to stop is then freeze()'s. */
@@ -172,19 +207,14 @@ unsigned ring_channel::cancel(u64 cookie)
 
 	if (!is_halted_ || !dma::read_fault(this, &f))
 		return 0;
-	const u64 ran = last_run(number_of(completed(this)));
-	/* A failed request has run; a stopped one has not and would run again. */
+	/* A failed request has run; a stopped one has not and would run again. What is in the hardware changes at
+	 * resume. */
 	for (u64 seq = f.reason == fault_reason::stopped ? f.seq : f.seq + 1; s64(posted - seq) >= 0; seq++) {
 		request &r = slot(seq);
 
 		if (cookie_owner(r.cookie ^ cookie) || r.op == opcode::nop)
 			continue;
-		r = request{.flags = r.flags, .cookie = r.cookie};
-		/* The hardware was stopped, and reads its slots again when it is started. */
-		if (s64(issued_ - seq) >= 0 && s64(number_of(seq) - ran) > 0)
-			build(number_of(seq), r);
-		else if (s64(issued_ - seq) >= 0)
-			forgive(number_of(seq));
+		make_nop(&r);
 		count++;
 	}
 	return count;
@@ -219,9 +249,9 @@ int ring_channel::freeze()
 
 	frozen_ = true;
 	store_seq_cst(&stop_, 1u);
-	changed_.notify_all();
+	announce();
 	wake_thread();
-	if (changed_.wait_for(g, std::chrono::milliseconds(stop_ms), [this] { return !soft_running_; }))
+	if (wait_for(g, [this] { return !soft_running_; }))
 		return 0;
 	return fail(ETIMEDOUT, "channel %u does not stop", index);
 }

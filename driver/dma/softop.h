@@ -11,6 +11,7 @@
 #include "driver/copy/copy.h"
 #include "driver/dma/request.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::dma::softop {
 
 enum class result : u8 {
@@ -112,3 +113,4 @@ const char *name(opcode op);
 result run(backend &b, const request &r);
 
 } // namespace usdma::dma::softop
+#pragma GCC visibility pop

@@ -2,10 +2,7 @@
 #include "driver/dma/transports.h"
 
 #include "driver/base/error.h"
-#include "driver/base/log.h"
-#include "driver/vfio/firmware.h"
 #include "driver/vfio/kernel.h"
-#include "driver/vfio/user_client.h"
 
 namespace usdma::dma {
 
@@ -19,26 +16,17 @@ static int open_pci(std::string_view spec, const open_options &opt, std::unique_
 	return err ? err : vfio::kernel_open(a, kernel, out);
 }
 
-static int open_vfio_user(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
+template <const transport *software_transports::*which>
+static int open_software(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
 {
-	constexpr std::string_view scheme = "vfio-user:";
-	vfio::user_options user;
+	const software_transports *t;
+	const int err = simulator(&t);
 
-	if (!spec.starts_with(scheme))
-		return fail(EINVAL, "'%.*s' is not vfio-user:PATH", int(spec.size()), spec.data());
-	if (opt.reply_ms)
-		user.timeout_ms = opt.reply_ms;
-	user.open_ms = opt.open_ms;
-	user.trust = opt.trust;
-	const int err = vfio::user_connect(std::string(spec.substr(scheme.size())), user, out);
-
-	/* Not fatal: most servers do not need it. */
-	if (!err && vfio::config_assign_bars(**out))
-		log_info("%s: no addresses assigned to its BARs: %s", (*out)->name(), error_text());
-	return err;
+	return err ? err : (t->*which)->open(spec, opt, out);
 }
 
+const transport sim_transport = {"sim", open_software<&software_transports::sim>};
 const transport pci_transport = {"pci", open_pci};
-const transport vfio_user_transport = {"vfio-user", open_vfio_user};
+const transport vfio_user_transport = {"vfio-user", open_software<&software_transports::vfio_user>};
 
 } // namespace usdma::dma

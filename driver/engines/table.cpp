@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables of engine drivers and transports: add new ones here. */
+/* Tables of engine drivers, by driver/hw/engines.inc, and of transports. */
 #include "driver/dma/transports.h"
-#include "driver/engines/dsa/driver.h"
-#include "driver/engines/edu/driver.h"
-#include "driver/engines/hisi/driver.h"
-#include "driver/engines/ioat/driver.h"
-#include "driver/engines/sdma/driver.h"
-#include "driver/sim/transport.h"
+
+#define ENGINE(name)                                                                                                   \
+	namespace usdma::name {                                                                                        \
+	extern const dma::driver driver;                                                                               \
+	}
+#include "driver/hw/engines.inc"
 
 namespace usdma::dma {
 
 static constexpr const driver *driver_table[] = {
-	&sdma::driver, &edu::driver, &ioat::driver, &dsa::driver, &hisi::driver,
+#define ENGINE(name) &name::driver,
+#include "driver/hw/engines.inc"
 };
 
 constinit const std::span<const driver *const> drivers = driver_table;
 static constexpr const transport *transport_table[] = {
-	&sim::sim_transport,
+	&sim_transport,
 	&vfio_user_transport,
 	&pci_transport,
 };

@@ -9,6 +9,7 @@
 #include "driver/base/barrier.h"
 #include "driver/base/range_map.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 /* A mapping of the client's memory; base and size are those in this process. Type-stable while engines run. */
@@ -32,3 +33,4 @@ inline bool is_dead(const guarded *g)
 }
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

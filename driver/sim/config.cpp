@@ -2,11 +2,12 @@
 #include "driver/sim/config.h"
 
 #include "driver/base/error.h"
+#include "driver/base/grow.h"
 #include "driver/base/words.h"
-#include "driver/hw/hisi_regs.h"
-#include "driver/hw/ioat_regs.h"
 #include "driver/hw/sdma_regs.h"
 #include "driver/sim/fault_plan.h"
+#include "driver/sim/models.h"
+#include "driver/sim/recording.h"
 
 #include <sched.h>
 
@@ -31,22 +32,31 @@ static int set_u32(u32 *field, string_view v, u64 low, u64 high)
 
 static int set_model(config &c, string_view v)
 {
-	static constexpr struct {
-		string_view name;
-		model_kind kind;
-	} models[] = {{"sdma", model_kind::sdma},      {"ioat", model_kind::ioat}, {"ioat-3.3", model_kind::ioat},
-		      {"dsa", model_kind::dsa},        {"dsa-2", model_kind::dsa}, {"hisi", model_kind::hisi},
-		      {"hisi-hip09", model_kind::hisi}};
+	const model_info *m = find_model(v);
 
-	for (const auto &m : models)
-		if (v == m.name) {
-			c.model = m.kind;
-			c.ioat_version = v == "ioat-3.3" ? ioat::version_3_3 : ioat::version_3_2;
-			c.dsa_version = v == "dsa-2" ? 0x200 : 0x100;
-			c.hisi_revision = v == "hisi-hip09" ? hisi::revision_hip09 : hisi::revision_hip08;
-			return 0;
-		}
-	return -EINVAL;
+	if (!m)
+		return -EINVAL;
+	c.model = m;
+	return 0;
+}
+
+static int read_replay(const std::string &path, config *out)
+{
+	auto what = std::make_shared<recording>();
+
+	if (const int err = recording_read(path, what.get()))
+		return err;
+	/* Of a driver with several models another one may have been named. */
+	if (out->model->driver != what->driver && set_model(*out, what->driver))
+		return fail(EINVAL, "%s: the report is of the driver %s, and there is no model for it", path.c_str(),
+			    what->driver.c_str());
+	out->replay = std::move(what);
+	return 0;
+}
+
+int set_replay(const std::string &path, config *out)
+{
+	return within_memory("a report", [&] { return read_replay(path, out); });
 }
 
 static int set_channels(config &c, string_view v)
@@ -151,13 +161,13 @@ static int set_faults(config &c, string_view v)
 
 struct key {
 	string_view name;
-	const char *takes;
+	const char *takes; /* nullptr: the names of models */
 	int (*set)(config &c, string_view v);
 	bool size = false; /* the value is in bytes */
 };
 
 static constexpr key keys[] = {
-	{"model", "sdma, ioat, ioat-3.3, dsa, dsa-2, hisi or hisi-hip09", set_model},
+	{"model", nullptr, set_model},
 	{"mem", "a size from 64K to 16T in pages of 4K", set_mem, true},
 	{"engines", "a number from 1 to 64", set_engines},
 	{"channels", "a number from 1 to 1024", set_channels},
@@ -178,10 +188,22 @@ static constexpr key keys[] = {
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };
 
+/* "sdma, ioat … or NAME". */
+static std::string model_names()
+{
+	const std::vector<std::string> names = model_list();
+	std::string text;
+
+	for (size_t i = 0; i < names.size(); i++)
+		text += (!i ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+	return text;
+}
+
 static int bad(const key &k, string_view value)
 {
 	return fail(EINVAL, "sim: %.*s=%.*s is invalid: it takes %s%s%s", int(k.name.size()), k.name.data(),
-		    int(value.size()), value.data(), k.takes, k.size ? ": " : "", k.size ? size_rule : "");
+		    int(value.size()), value.data(), k.takes ? k.takes : model_names().c_str(), k.size ? ": " : "",
+		    k.size ? size_rule : "");
 }
 
 int parse_setting(string_view setting, config *out)
@@ -202,51 +224,30 @@ int parse_setting(string_view setting, config *out)
 		    int(name.size()), name.data());
 }
 
-u32 ioat_channels(const config &cfg)
+u32 channels_of(const config &cfg)
 {
-	return cfg.channels_set ? cfg.channels : 1;
+	return cfg.channels_set ? cfg.channels : cfg.model->channels;
 }
 
-u32 dsa_queues(const config &cfg)
+/* Of a model whose registers act on access. */
+static int check_plain(const config &cfg)
 {
-	return cfg.channels_set ? cfg.channels : most_dsa_queues;
-}
+	const model_info &m = *cfg.model;
+	const int len = int(m.name.size());
 
-static int check_foreign(const config &cfg, const char *name, u32 channels, u32 most)
-{
 	if (cfg.timing != timing_kind::plain)
-		return fail(EINVAL, "sim: timing= is for model=sdma; model=%s does not have it", name);
-	if (channels > most)
-		return fail(EINVAL, "sim: model=%s has at most %u channels", name, most);
+		return fail(EINVAL, "sim: timing= is for model=sdma; model=%.*s does not have it", len, m.name.data());
+	if (cfg.channels_set && !m.max_channels)
+		return fail(EINVAL, "sim: model=%.*s has the queues of the hardware: channels= is for other models",
+			    len, m.name.data());
+	if (cfg.channels_set && cfg.channels > m.max_channels)
+		return fail(EINVAL, "sim: model=%.*s has at most %u channels", len, m.name.data(), m.max_channels);
 	return 0;
-}
-
-static int check_mistakes(const config &cfg)
-{
-	fault_plan check(true);
-
-	check.makes_mistakes(false);
-	return check.set(cfg.faults);
 }
 
 int check_config(const config &cfg)
 {
-	if (cfg.model == model_kind::ioat)
-		return check_foreign(cfg, "ioat", ioat_channels(cfg), ioat::max_channels);
-	if (cfg.model == model_kind::dsa)
-		return check_foreign(cfg, "dsa", dsa_queues(cfg), most_dsa_queues);
-	if (cfg.model == model_kind::hisi && cfg.channels_set)
-		return fail(EINVAL, "sim: model=hisi has the queues of the hardware: channels= is for other models");
-	if (cfg.model == model_kind::hisi)
-		return check_foreign(cfg, "hisi", 0, 0);
-	if (const int err = check_mistakes(cfg))
-		return err;
-	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
-		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
-	if (cfg.engines > cfg.channels)
-		return fail(EINVAL, "sim: %u engines need at least as many channels, and there are %u", cfg.engines,
-			    cfg.channels);
-	return 0;
+	return cfg.model->check ? cfg.model->check(cfg) : check_plain(cfg);
 }
 
 int parse_config(string_view spec, config *out)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/console.h"
+#include "driver/sim/models.h"
 
 #include "driver/base/grow.h"
 #include "driver/base/words.h"
@@ -137,6 +138,8 @@ std::string console::answer(string_view line)
 {
 	console_command c;
 
+	if (answers_)
+		return answers_(answers_arg_, line);
 	return parse_console(line, &c) ? error_reply() : execute(c);
 }
 
@@ -174,7 +177,7 @@ void console::client_left()
 
 int console::open(const std::string &path, const config &cfg)
 {
-	plan_.makes_mistakes(cfg.model != model_kind::sdma);
+	plan_.makes_mistakes(cfg.model->makes_mistakes);
 	if (const int err = plan_.set(cfg.faults))
 		return err;
 	return socket_.open(path);

@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 enum class console_word : u8 { state, faults, clear, vanish, come_back, help, count };
@@ -73,6 +74,13 @@ public:
 
 	/* The reply to a line, newline included. */
 	std::string answer(std::string_view line);
+	/* A server with commands of its own: replies to each line. */
+	using answerer = std::string (*)(void *arg, std::string_view line);
+	void answer_by(answerer f, void *arg)
+	{
+		answers_ = f;
+		answers_arg_ = arg;
+	}
 
 private:
 	struct peer {
@@ -93,6 +101,8 @@ private:
 	fault_plan plan_{true};
 	bool rules_set_ = false; /* rules were set over the socket: their counts continue across clients */
 	mapping page_;
+	answerer answers_ = nullptr;
+	void *answers_arg_ = nullptr;
 	peer peers_[console_peers];
 	unix_listener socket_;
 	bool dropping_ = false;
@@ -105,3 +115,4 @@ private:
 int wait_any(pollfd *p, unsigned n, console *control, deadline until);
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

@@ -5,7 +5,8 @@
 #include "driver/base/clock.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
-#include "driver/vfio/user_proto.h"
+#include "driver/sim/backend.h"
+#include "driver/vfio_user/proto.h"
 
 #include <cinttypes>
 #include <sched.h>
@@ -79,25 +80,40 @@ int dma_space::fill(area *a, unique_fd fd, u64 fd_offset)
 {
 	a->host = nullptr;
 	a->piece = nullptr;
+	a->device = 0;
 	if (take_shared(a->base, a->size, &a->host) || !fd.valid())
 		return 0;
 	int err = check_share(a->size);
 
 	if (!err)
 		err = files_.get(std::move(fd), fd_offset, a->size, a->prot, &a->piece, &a->host);
-	if (!err)
-		file_bytes_ += a->size;
-	return err;
+	if (err)
+		return err;
+	file_bytes_ += a->size;
+	return most_.device ? map_for_device(a, fd_offset) : 0;
 }
 
-/* Releases the area's part of the client's file, if any. */
-void dma_space::release_now(area *a)
+int dma_space::map_for_device(area *a, u64 fd_offset)
+{
+	return most_.device->map({.size = a->size,
+				  .vaddr = a->host,
+				  .prot = a->prot,
+				  .fd = a->piece->file->fd.get(),
+				  .fd_offset = fd_offset},
+				 &a->device);
+}
+
+/* Releases the area's part of the client's file, if any. -errno: the device behind the model may access it. */
+int dma_space::release_now(area *a)
 {
 	if (!a->piece)
-		return;
+		return 0;
+	if (const int err = a->device ? most_.device->unmap(a->device, a->size) : 0)
+		return err;
 	file_bytes_ -= a->size;
 	files_.put(a->piece);
 	a->piece = nullptr;
+	return 0;
 }
 
 dma_space::area *dma_space::new_area()
@@ -108,6 +124,12 @@ dma_space::area *dma_space::new_area()
 
 	free_ = a->next;
 	return a;
+}
+
+void dma_space::retain(area *a)
+{
+	a->next = retained_;
+	retained_ = a;
 }
 
 void dma_space::put_area(area *a)
@@ -141,10 +163,15 @@ int dma_space::map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset)
 			err = no_memory("a mapped area");
 	}
 	if (err) {
-		release_now(a);
-		put_area(a);
+		const saved_error why;
+
+		if (!release_now(a))
+			put_area(a);
+		else
+			retain(a);
+		return why.again(err);
 	}
-	return err;
+	return 0;
 }
 
 /* Interrupts an engine that blocks in a write to the client's eventfd, until its pass ends. */
@@ -202,6 +229,7 @@ int dma_space::check_whole(u64 first, u64 last) const
 int dma_space::remove_areas(u64 first, u64 last)
 {
 	area *removed = nullptr;
+	int err = 0;
 
 	for (u64 at = first; auto *a = static_cast<area *>(map_.first_in(at, last));) {
 		at = a->base + a->size;
@@ -209,16 +237,40 @@ int dma_space::remove_areas(u64 first, u64 last)
 		a->next = removed;
 		removed = a;
 	}
-	/* Leak the areas rather than unmap memory during a copy. */
-	if (removed && !quiesce())
-		return fail(ETIMEDOUT, "sim: DMA_UNMAP: an engine has used 0x%" PRIx64 " for over %" PRIu64 " ms",
-			    first, release_ms);
+	/* Retain the areas rather than unmap memory during a copy. */
+	const bool late = removed && !quiesce();
+	if (removed && !late)
+		(void)release_retained();
 	while (area *a = removed) {
 		removed = a->next;
-		release_now(a);
-		put_area(a);
+		if (const int e = late ? -ETIMEDOUT : release_now(a)) {
+			err = e;
+			retain(a);
+		} else {
+			put_area(a);
+		}
 	}
-	return 0;
+	return late ? fail(ETIMEDOUT, "sim: DMA_UNMAP: an engine has used 0x%" PRIx64 " for over %" PRIu64 " ms", first,
+			   release_ms) :
+		      err;
+}
+
+/* No engine uses them: what was in use when it was unmapped is released now, if the device obeys. */
+int dma_space::release_retained()
+{
+	area *list = std::exchange(retained_, nullptr);
+	int err = 0;
+
+	while (area *a = list) {
+		list = a->next;
+		if (const int e = release_now(a)) {
+			err = e;
+			retain(a);
+		} else {
+			put_area(a);
+		}
+	}
+	return err;
 }
 
 int dma_space::unmap(u64 iova, u64 size)
@@ -243,7 +295,7 @@ bool dma_space::find(u64 addr, window *out) const
 
 	if (!a)
 		return false;
-	*out = {base, size, a->host, a->piece, a->prot};
+	*out = {base, size, a->host, a->piece, a->prot, a->device};
 	return true;
 }
 

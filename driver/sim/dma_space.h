@@ -22,6 +22,8 @@
 
 namespace usdma::sim {
 
+class backend_client;
+
 /* DMA areas are multiples of this, whatever pages the client's OS has. */
 inline constexpr u64 area_page = 4096;
 
@@ -32,6 +34,7 @@ struct window {
 	u8 *host = nullptr;                /* nullptr: accessible only by messages to the client */
 	const file_piece *piece = nullptr; /* the mapped file; nullptr: none, and never dead */
 	u32 prot = 0;                      /* vfio::dma_read, vfio::dma_write */
+	u64 device = 0;                    /* its address for the device behind the model; 0: none */
 };
 
 /* An engine's state in the protocol above; odd: in a pass. In a cache line of its own. */
@@ -84,6 +87,7 @@ struct dma_bounds {
 	u64 book_keeping = 512 * MiB; /* memory of this process for the tables of areas */
 	u64 file_bytes = u64(1) << 40;
 	file_bounds files;
+	backend_client *device = nullptr; /* memory with a file is mapped for it, too */
 };
 
 class dma_space {
@@ -100,10 +104,13 @@ public:
 	int map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 fd_offset);
 	/*
 	 * Removes all areas in the range. -ENOENT: there is none; -EINVAL: one would be split, nothing has changed;
-	 * -ETIMEDOUT: an engine does not release an area (all are removed, but their memory is leaked).
+	 * -ETIMEDOUT: an engine, or the device behind the model, does not release an area (all are removed, but their
+	 * memory is retained).
 	 */
 	int unmap(u64 iova, u64 size);
 	int unmap_all();
+	/* When no engine uses it any more: -errno: the device behind the model may still access some of it. */
+	int release_retained();
 	u32 count() const { return u32(map_.count()); }
 
 	/* Same process: registers the memory of a later DMA_MAP of this area. Any thread. */
@@ -125,6 +132,7 @@ private:
 		file_piece *piece = nullptr;
 		area *next = nullptr; /* in the free list, or in one of removed areas */
 		u32 prot = 0;
+		u64 device = 0; /* as in a window */
 	};
 
 	int check_space() const;
@@ -133,9 +141,11 @@ private:
 	bool take_shared(u64 iova, u64 size, u8 **out);
 	area *new_area();
 	void put_area(area *a);
+	void retain(area *a);
 	int check_whole(u64 first, u64 last) const;
 	int remove_areas(u64 first, u64 last);
-	void release_now(area *a);
+	int map_for_device(area *a, u64 fd_offset);
+	int release_now(area *a);
 
 	dma_bounds most_;
 	file_map files_;
@@ -143,7 +153,7 @@ private:
 	u32 fence_ = 0;
 	range_map map_;
 	std::deque<area> slab_; /* never shrinks: a late reader may access a removed entry */
-	area *free_ = nullptr;
+	area *free_ = nullptr, *retained_ = nullptr;
 	std::vector<const dma_reader *> readers_;
 	std::mutex shared_lock_;
 	std::map<u64, std::pair<u8 *, u64>> shared_;

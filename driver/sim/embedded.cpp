@@ -7,9 +7,10 @@
 #include "driver/base/thread.h"
 #include "driver/sim/config.h"
 #include "driver/sim/fault_plan.h"
+#include "driver/sim/models.h"
 #include "driver/sim/server.h"
 #include "driver/sim/transport.h"
-#include "driver/vfio/user_device.h"
+#include "driver/vfio_user/device.h"
 
 #include <algorithm>
 #include <csignal>
@@ -62,7 +63,7 @@ private:
 int embedded::start(const config &cfg, unique_fd sock)
 {
 	faulty_ = cfg.faulty;
-	plan_.makes_mistakes(cfg.model != model_kind::sdma);
+	plan_.makes_mistakes(cfg.model->makes_mistakes);
 	if (const int err = faulty_ ? plan_.set(cfg.faults) : 0)
 		return err;
 	model_ = make_model(cfg, faulty_ ? &plan_ : nullptr);
@@ -219,6 +220,19 @@ static int embedded_open(std::string_view spec, const dma::open_options &opt, st
 	return 0;
 }
 
-const dma::transport sim_transport = {"sim", embedded_open};
+static constexpr dma::transport embedded_transport = {"sim", embedded_open};
+static constexpr dma::software_transports all = {&embedded_transport, &client_transport};
 
 } // namespace usdma::sim
+
+const usdma::dma::software_transports *usdma_simulator()
+{
+	return &usdma::sim::all;
+}
+
+/* For programs that the simulator is a part of. */
+int usdma::dma::simulator(const software_transports **out)
+{
+	*out = usdma_simulator();
+	return 0;
+}

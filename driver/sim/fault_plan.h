@@ -27,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 /*
@@ -117,3 +118,4 @@ private:
 };
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

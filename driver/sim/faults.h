@@ -7,6 +7,7 @@
 
 #include "driver/dma/request.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 /* Faults of a reply to the client. */
@@ -52,3 +53,4 @@ public:
 };
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

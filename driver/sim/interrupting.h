@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 /*
@@ -20,3 +21,4 @@ bool interrupting_allowed();
 void interrupt_thread(pthread_t thread);
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

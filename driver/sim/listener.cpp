@@ -5,7 +5,7 @@
 #include "driver/base/log.h"
 #include "driver/sim/fault_plan.h"
 #include "driver/sim/server.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio_user/socket.h"
 
 namespace usdma::sim {
 
@@ -49,7 +49,7 @@ void listener::reject(int client, int err)
 /* A resource shortage rejects this client only: the next one may succeed. */
 static int refuse(int client, int err)
 {
-	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN)
+	if (err != -ENOMEM && err != -EMFILE && err != -ENFILE && err != -EAGAIN && err != -ENOSPC)
 		return err;
 	log_warn_limited("client rejected: %s", error_text());
 	listener::reject(client, -err);
@@ -72,6 +72,8 @@ int listener::serve(unique_fd client, const config &cfg, int stop_fd, faults *wr
 	server link(std::move(client), *model);
 	if (link.serve(stop_fd))
 		log_warn_limited("client dropped: %s", error_text());
+	if (model->is_accessed())
+		(void)model.release();
 	/* Engines first: they use the link until they end. */
 	model.reset();
 	return 0;

@@ -9,6 +9,7 @@
 
 #include <string>
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 class listener {
@@ -34,3 +35,4 @@ private:
 };
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

@@ -81,6 +81,11 @@ public:
 	 * descriptor of the client.
 	 */
 	virtual void quiesce() = 0;
+	/*
+	 * After quiesce(): a device behind the model does not obey, and may access the memory after all. Until another
+	 * quiesce() changes that, the model is not destroyed, and the connection not closed.
+	 */
+	virtual bool is_accessed() const { return false; }
 	/* The fault to inject into the next reply. */
 	virtual reply_fault next_reply() { return reply_fault::none; }
 	/*
@@ -90,7 +95,7 @@ public:
 	virtual void connect(remote_port *port) = 0;
 };
 
-/* The model that the settings name; nullptr: no memory. It keeps wrong, not cfg. */
+/* The model that the settings name, or a replay on it (replay.cpp); nullptr: no memory. It keeps wrong, not cfg. */
 std::unique_ptr<device_model> make_model(const struct config &cfg, faults *wrong);
 
 } // namespace usdma::sim

@@ -1,23 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The models by name: add new ones here and to model_kind in config.h. */
-#include "driver/base/grow.h"
-#include "driver/sim/config.h"
-#include "driver/sim/models/dsa/dsa_model.h"
-#include "driver/sim/models/hisi/hisi_model.h"
-#include "driver/sim/models/ioat/ioat_model.h"
-#include "driver/sim/models/sdma/sdma_model.h"
+#include "driver/sim/models.h"
 
 namespace usdma::sim {
 
-std::unique_ptr<device_model> make_model(const config &cfg, faults *wrong)
+#define MODEL(name) extern const std::span<const model_info> name##_models;
+#include "driver/hw/engines.inc"
+
+static constexpr const std::span<const model_info> *families[] = {
+#define MODEL(name) &name##_models,
+#include "driver/hw/engines.inc"
+};
+
+const model_info *default_model()
 {
-	if (cfg.model == model_kind::ioat)
-		return try_unique<ioat_model>(cfg, wrong);
-	if (cfg.model == model_kind::dsa)
-		return try_unique<dsa_model>(cfg, wrong);
-	if (cfg.model == model_kind::hisi)
-		return try_unique<hisi_model>(cfg, wrong);
-	return try_unique<sdma_model>(cfg, wrong);
+	return &families[0]->front();
+}
+
+const model_info *find_model(std::string_view name)
+{
+	for (const auto *family : families)
+		for (const model_info &m : *family)
+			if (m.name == name)
+				return &m;
+	return nullptr;
+}
+
+std::vector<std::string> model_list()
+{
+	std::vector<std::string> names;
+
+	for (const auto *family : families)
+		for (const model_info &m : *family)
+			(void)try_push(names, m.name);
+	return names;
 }
 
 } // namespace usdma::sim

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "driver/base/clock.h"
-#include "driver/vfio/user_message.h"
+#include "driver/vfio_user/message.h"
 
 #include <span>
 #include <sys/uio.h>

@@ -25,6 +25,8 @@ static constexpr u64 hello_ms = 3000;
 /* The reply to a reset waits at most this long for earlier accesses: a client may answer those only after it. */
 static constexpr u64 held_ms = 1000;
 static constexpr int held_poll_ms = 2;
+/* How often memory that could not be released is tried again. */
+static constexpr int again_ms = 1000;
 
 server::server(unique_fd sock, device_model &model) : sock_(std::move(sock)), model_(model), wake_(eventfd_make()) {}
 
@@ -37,7 +39,7 @@ int server::serve(int stop_fd)
 	while (!err)
 		err = turn(stop_fd);
 	const saved_error why;
-	finish_serving();
+	finish_serving(stop_fd);
 	return why.again(err == -ENODEV || err == -ECANCELED ? 0 : err);
 }
 
@@ -86,10 +88,20 @@ bool server::woken()
 }
 
 /* In this order: no new access begins, the engines end, the client sees end of file. */
-void server::finish_serving()
+void server::finish_serving(int stop_fd)
 {
+	pollfd p = {stop_fd, POLLIN, 0};
+
 	fail_all();
 	model_.quiesce();
+	if (model_.is_accessed())
+		log_error("a client's memory may still be accessed: its connection stays open until it is not");
+	while (model_.is_accessed() && poll(&p, 1, again_ms) <= 0)
+		model_.quiesce();
+	if (model_.is_accessed()) {
+		sock_.release();
+		return;
+	}
 	/* Unread input would turn the end of file into a reset. */
 	shutdown(sock_.get(), SHUT_RDWR);
 	sock_.reset();

@@ -9,7 +9,7 @@
 #include "driver/base/barrier.h"
 #include "driver/sim/model.h"
 #include "driver/sim/send_queue.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio_user/socket.h"
 
 #include <mutex>
 
@@ -51,7 +51,7 @@ private:
 	int turn(int stop_fd);
 	int poll_ms() const;
 	bool woken();
-	void finish_serving();
+	void finish_serving(int stop_fd);
 	int step();
 	int handle(vfio::user_message &m, answer *out);
 	int answer_command(vfio::user_message &m, int err);

@@ -235,6 +235,8 @@ void *threaded_model::thread_main(void *arg)
 	auto *m = static_cast<threaded_model *>(arg);
 
 	thread_name(m->name_);
+	if (m->in_client_)
+		thread_short_slice();
 	m->run();
 	return nullptr;
 }

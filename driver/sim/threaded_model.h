@@ -20,6 +20,7 @@ namespace usdma::sim {
 
 class threaded_model : public device_model {
 public:
+	void set_in_client() override { in_client_ = true; }
 	int share(u64 iova, void *vaddr, u64 size) override { return space_.share(iova, vaddr, size); }
 
 	u32 region_count() const override { return vfio::region_count; }
@@ -107,6 +108,7 @@ private:
 	u64 triggered_ = 0; /* … and those of the client's own request */
 
 	const char *name_ = nullptr;
+	bool in_client_ = false;
 	u32 registers_ = 0, irq_type_ = 0; /* indexes of a region and of interrupts */
 	region_desc regions_[vfio::region_count];
 	u64 msix_at_ = 0;

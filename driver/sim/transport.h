@@ -5,7 +5,12 @@
 
 namespace usdma::sim {
 
-/* For the table of transports. */
-extern const dma::transport sim_transport;
+extern const dma::transport client_transport; /* vfio-user:PATH */
 
 } // namespace usdma::sim
+
+/*
+ * The transports of software devices, in this process and in others. What libusdma looks up in libusdma-sim
+ * (lib/native/libraries.cpp).
+ */
+extern "C" [[gnu::visibility("default")]] const usdma::dma::software_transports *usdma_simulator();

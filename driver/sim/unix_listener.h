@@ -7,6 +7,7 @@
 #include <string>
 #include <sys/stat.h>
 
+#pragma GCC visibility push(default)
 namespace usdma::sim {
 
 class unix_listener {
@@ -46,3 +47,4 @@ private:
 };
 
 } // namespace usdma::sim
+#pragma GCC visibility pop

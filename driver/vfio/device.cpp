@@ -7,6 +7,16 @@
 
 namespace usdma::vfio {
 
+u32 losses;
+
+bool set_lost(bool *lost)
+{
+	fetch_add_seq_cst(&losses, 1);
+	const bool first = !exchange_seq_cst(lost, true);
+	fetch_add_seq_cst(&losses, 1);
+	return first;
+}
+
 /* PCI 3.0 §6.2.2: command register, bit 2: bus master enable. */
 static constexpr unsigned pci_command = 4;
 static constexpr u16 pci_command_master = 4;

@@ -49,16 +49,7 @@ struct irq_info {
  * Incremented before lost() of any device of this process becomes true: one load shows whether one may be lost. And
  * once more after that, since a search in between finds nothing.
  */
-inline u32 losses = 0; /* atomic */
-
-/* False: it was set before. */
-inline bool set_lost(bool *lost)
-{
-	fetch_add_seq_cst(&losses, 1);
-	const bool first = !exchange_seq_cst(lost, true);
-	fetch_add_seq_cst(&losses, 1);
-	return first;
-}
+extern u32 losses; /* atomic */
 
 /* What is shared with a server in another process. */
 enum class server_trust : u8 {
@@ -91,8 +82,15 @@ struct address_limits {
 class device;
 /* Whether the command register reads as that of an absent function. */
 bool command_is_unknown(u16 command);
+#pragma GCC visibility push(default) /* for libusdma-sim, too */
 /* The default of answers(). */
 int config_answers(device &dev);
+/* Config space reads, for all backends and the tools. */
+int config_read16(device &dev, unsigned offset, u16 *out);
+int config_read32(device &dev, unsigned offset, u32 *out);
+/* False: it was set before. */
+bool set_lost(bool *lost);
+#pragma GCC visibility pop
 
 class device {
 public:
@@ -141,6 +139,11 @@ public:
 	 * closing a device are many requests. 0: back to a timeout for each.
 	 */
 	virtual void set_deadline(u64 ms) { (void)ms; }
+	/*
+	 * Of the calling thread: each request waits for at most this long, then -ETIMEDOUT. 0: as the others' do. One
+	 * thread at a time.
+	 */
+	virtual void limit_wait(u64 ms) { (void)ms; }
 	/* Permanently lost: unplugged, or its server died. Any thread, no system call. */
 	virtual bool lost() const = 0;
 	/* It is being removed: bus mastering is off, or about to be, for good. Any thread. */
@@ -173,9 +176,6 @@ public:
 	virtual int injected(std::string *) { return -EOPNOTSUPP; }
 };
 
-/* Config space reads, for all backends and the tools. */
-int config_read16(device &dev, unsigned offset, u16 *out);
-int config_read32(device &dev, unsigned offset, u32 *out);
 /* Sets or clears bits of the PCI command register (PCI 3.0 §6.2.2). */
 int config_bus_master(device &dev, bool on);
 

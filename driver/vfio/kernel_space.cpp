@@ -81,18 +81,25 @@ static int outside_error(const address_limits &l, const dma_area &a)
 		    ull(a.iova + (a.size - 1)), text);
 }
 
-int dma_space::check(const dma_area &a)
+static int check(const dma_area &a)
 {
-	address_limits l;
-	int err;
-
 	if (!a.size || a.iova + (a.size - 1) < a.iova)
 		return fail(EINVAL, "DMA area of %llu bytes at %#llx is empty or wraps", ull(a.size), ull(a.iova));
 	if (!a.vaddr || !(a.prot & (dma_read | dma_write)) || (a.prot & ~u32(dma_read | dma_write)))
 		return fail(EINVAL, "DMA area at %p with rights %#x", a.vaddr, a.prot);
-	err = limits(&l);
-	if (err)
-		return err;
+	return 0;
+}
+
+/*
+ * Why the kernel has refused the area, if its limits say so; 0: they do not. Not queried for what it takes: a
+ * registration is one system call.
+ */
+int dma_space::explain(const dma_area &a)
+{
+	address_limits l;
+
+	if (limits(&l) < 0)
+		return 0;
 	if ((a.iova | a.size | reinterpret_cast<uintptr_t>(a.vaddr)) & (l.page_size - 1))
 		return fail(EINVAL, "DMA area %#llx+%#llx at %p is not a multiple of the page (%llu)", ull(a.iova),
 			    ull(a.size), a.vaddr, ull(l.page_size));
@@ -134,7 +141,12 @@ int dma_space::map(const dma_area &area)
 	err = kernel_map(area);
 	if (err) {
 		areas_.erase(area.iova);
-		return err;
+		const saved_error why;
+		const int better = explain(area);
+
+		if (!better)
+			why.again(err);
+		return better ? better : err;
 	}
 	store_relaxed(&count_, areas_.size());
 	return 0;

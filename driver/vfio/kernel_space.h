@@ -34,7 +34,7 @@ private:
 		unsigned users;
 	};
 
-	int check(const dma_area &area);
+	int explain(const dma_area &area);
 	const entry *find_overlap(const dma_area &area) const;
 
 	std::mutex lock_;

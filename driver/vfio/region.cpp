@@ -3,10 +3,10 @@
 
 #include "driver/base/grow.h"
 #include "driver/base/memory_limit.h"
-#include "driver/vfio/user_proto.h"
 
 #include <cstring>
 #include <linux/magic.h>
+#include <linux/vfio.h>
 #include <sys/vfs.h>
 
 namespace usdma::vfio {
@@ -16,7 +16,7 @@ static constexpr u32 most_areas = 256;
 /* Parts of a region are mapped in multiples of this, whatever the OS's pages: registers of one use fill it. */
 static constexpr u64 map_grain = 4 * KiB;
 
-static int add_area(const proto::sparse_area &a, u64 region_size, std::vector<range> *out)
+static int add_area(const vfio_region_sparse_mmap_area &a, u64 region_size, std::vector<range> *out)
 {
 	if (!range_within(a.offset, a.size, region_size))
 		return fail(EPROTO, "sparse area %#llx+%#llx outside the region", ull(a.offset), ull(a.size));
@@ -29,22 +29,28 @@ static int add_area(const proto::sparse_area &a, u64 region_size, std::vector<ra
 	return try_push(*out, fresh) ? 0 : no_memory("the mappable parts of a region");
 }
 
+/* Of struct vfio_region_info_cap_sparse_mmap, what is behind its header. */
+struct sparse_head {
+	u32 nr_areas, reserved;
+};
+static_assert(sizeof(vfio_region_info_cap_sparse_mmap) == sizeof(vfio_info_cap_header) + sizeof(sparse_head));
+
 /* *end: the end of the capability. */
 static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std::vector<range> *out, size_t *end)
 {
-	proto::sparse_head h;
+	sparse_head h;
 	int err = 0;
 
 	if (raw.size() - at < sizeof(h))
 		return fail(EPROTO, "sparse areas beyond the reply");
 	memcpy(&h, raw.data() + at, sizeof(h));
 	at += sizeof(h);
-	if (h.nr_areas > most_areas || h.nr_areas > (raw.size() - at) / sizeof(proto::sparse_area))
+	if (h.nr_areas > most_areas || h.nr_areas > (raw.size() - at) / sizeof(vfio_region_sparse_mmap_area))
 		return fail(EPROTO, "%u sparse areas do not fit the reply, or are more than %u", h.nr_areas,
 			    most_areas);
-	*end = at + h.nr_areas * sizeof(proto::sparse_area);
-	for (; !err && at < *end; at += sizeof(proto::sparse_area)) {
-		proto::sparse_area a;
+	*end = at + h.nr_areas * sizeof(vfio_region_sparse_mmap_area);
+	for (; !err && at < *end; at += sizeof(vfio_region_sparse_mmap_area)) {
+		vfio_region_sparse_mmap_area a;
 
 		memcpy(&a, raw.data() + at, sizeof(a));
 		err = add_area(a, region_size, out);
@@ -53,10 +59,10 @@ static int parse_sparse(std::span<const u8> raw, size_t at, u64 region_size, std
 }
 
 /* Parses one capability; *end: its end. */
-static int parse_cap(std::span<const u8> raw, const proto::cap_head &h, u64 region_size, bool *sparse,
+static int parse_cap(std::span<const u8> raw, const vfio_info_cap_header &h, u64 region_size, bool *sparse,
 		     std::vector<range> *mappable, size_t *end)
 {
-	if (h.id != proto::cap_sparse_mmap)
+	if (h.id != VFIO_REGION_INFO_CAP_SPARSE_MMAP)
 		return 0;
 	if (*sparse)
 		return fail(EPROTO, "a second list of sparse areas, at %zu", *end);
@@ -70,9 +76,9 @@ int region_parse_caps(std::span<const u8> raw, u32 first, u64 region_size, std::
 
 	/* Each must start after the end of the previous one: the walk terminates, and no byte is parsed twice. */
 	for (size_t at = first, end; at;) {
-		proto::cap_head h;
+		vfio_info_cap_header h;
 
-		if (at < sizeof(proto::region_info) || !range_within(at, sizeof(h), raw.size()))
+		if (at < sizeof(vfio_region_info) || !range_within(at, sizeof(h), raw.size()))
 			return fail(EPROTO, "capability at %zu of %zu bytes", at, raw.size());
 		memcpy(&h, raw.data() + at, sizeof(h));
 		end = at + sizeof(h);

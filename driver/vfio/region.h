@@ -6,6 +6,7 @@
 
 #include <span>
 
+#pragma GCC visibility push(default)
 namespace usdma::vfio {
 
 /*
@@ -25,3 +26,4 @@ int region_check_map(const region_info &r, u64 offset, u64 size);
 int region_mmap(int fd, u32 flags, u64 fd_offset, u64 size, mapping *out);
 
 } // namespace usdma::vfio
+#pragma GCC visibility pop

@@ -63,8 +63,8 @@ typedef void *aclrtAllocatorAddr;
 
 /* Wraps a pointer and a size; made by aclCreateDataBuffer. */
 typedef struct aclDataBuffer aclDataBuffer;
-typedef struct aclrtGroupInfo aclrtGroupInfo;
-typedef struct aclrtExceptionInfo aclrtExceptionInfo;
+typedef struct tagRtGroupInfo aclrtGroupInfo;
+typedef struct rtExceptionInfo aclrtExceptionInfo;
 typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
 
 /* Codes below 600000 other than runtime codes. The library returns only those with a comment. */

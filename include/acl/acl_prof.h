@@ -79,7 +79,36 @@ typedef struct aclprofStopConfig aclprofStopConfig;
 typedef struct aclprofAicoreEvents aclprofAicoreEvents;
 typedef struct aclprofSubscribeConfig aclprofSubscribeConfig;
 typedef struct aclprofStepInfo aclprofStepInfo;
-typedef struct aclprofEventAttributes aclprofEventAttributes;
+
+typedef struct {
+	uint32_t type; /* 0: input, 1: output */
+	uint32_t format;
+	uint32_t dataType;
+	uint32_t shapeDim; /* up to 8 */
+	uint32_t shape[8];
+} aclprofTensor;
+
+typedef struct {
+	uint64_t opNameId; /* of aclprofStr2Id */
+	uint64_t opTypeId;
+	uint32_t resv;
+	uint32_t tensorNum;
+	uint32_t kernelType;
+	uint32_t blockNums;
+	void *stream;
+	aclprofTensor *tensors;
+} aclprofTensorInfo;
+
+typedef enum { MESSAGE_TYPE_TENSOR_INFO = 0 } ProfMessageType;
+
+typedef struct aclprofEventAttributes {
+	uint16_t version;
+	uint16_t size;
+	uint32_t messageType;
+	union Message {
+		aclprofTensorInfo *tensorInfo;
+	} message;
+} aclprofEventAttributes;
 
 ACL_FUNC_VISIBILITY aclError aclprofInit(const char *profilerResultPath, size_t length);
 ACL_FUNC_VISIBILITY aclError aclprofFinalize(void);

@@ -1347,8 +1347,9 @@ ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle h
 							     uint64_t flags, uint64_t *shareableHandle);
 /*
  * The same; shareableHandle: DEFAULT: a uint64_t *; FABRIC: an aclrtMemFabricHandle *, 128 bytes that hold a random key
- * and are valid in all processes of this user on this host. 100000: NULL; 107000: flags, no such type, or DEFAULT and
- * exported already; FABRIC: 107002; 507899: exported already.
+ * and are valid in all processes of this user on this host; with the setting net, and exported for any process, on
+ * other hosts, too (docs/hosts.md). 100000: NULL; 107000: flags, no such type, DEFAULT and exported already, or FABRIC
+ * and a wrong setting; FABRIC: 107002; 507899: exported already.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags,
 							       aclrtMemSharedHandleType shareType,
@@ -1371,8 +1372,9 @@ ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandle(uint64_t shareabl
 							       aclrtDrvMemHandle *handle);
 /*
  * The same, for the current device. 100000: NULL or flags not 0; 107002; 107000: no such type, no such number, or
- * not a FABRIC handle; FABRIC: 107017: nothing is exported under it (any more), or its key is wrong; 507899: this
- * process is not permitted; 207000: of another host or pid namespace.
+ * not a FABRIC handle; FABRIC: 107017: nothing is exported under it (any more), its key is wrong, or its host does not
+ * answer; 507899: this process is not permitted, or the hosts have different keys; 207000: of another pid namespace, or
+ * of another host without the setting net.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle,
 								 aclrtMemSharedHandleType shareType, uint64_t flags,
@@ -1425,12 +1427,13 @@ ACL_FUNC_VISIBILITY aclError aclrtIpcMemImportPidInterServer(const char *key, ac
 ACL_FUNC_VISIBILITY aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId);
 /*
  * Lets the current device access the peer's memory. Copies and reductions between memory of aclrtMalloc of two devices
- * need this in both directions, or answer 507899. 200006: flags not 0; 107002; 100000: the current device itself;
- * 107001: no such device.
+ * need this in both directions, or answer 507899. It counts, and lasts until it is disabled as often or the process
+ * exits; a reset of a device leaves it. 200006: flags not 0; 107002; 100000: the current device itself; 107001: no such
+ * device.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 /*
- * Undoes aclrtDeviceEnablePeerAccess. 107002; 100000: the current device itself; 107001: no such device; 107000:
+ * Undoes one aclrtDeviceEnablePeerAccess. 107002; 100000: the current device itself; 107001: no such device; 107000:
  * not enabled.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId);
@@ -1649,7 +1652,10 @@ ACL_FUNC_VISIBILITY aclError aclrtActiveStream(aclrtStream activeStream, aclrtSt
  */
 ACL_FUNC_VISIBILITY aclError aclrtRegStreamStateCallback(const char *regName, aclrtStreamStateCallback callback,
 							 void *args);
-/* A number that grows with each task that this thread submits.  100000: NULL; 107002. */
+/*
+ * The number of this thread's last task in its stream, from 1; tasks of all threads count. A batch is as many tasks as
+ * it has items. While others submit to that stream, it may be a later task's.  100000: NULL; 107002.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtGetThreadLastTaskId(uint32_t *taskId);
 /* 207000: no arithmetic here overflows.  107017. */
 ACL_FUNC_VISIBILITY aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag);
@@ -1704,12 +1710,15 @@ ACL_FUNC_VISIBILITY aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStr
 /* Makes the event never recorded, in stream order. 100000: event NULL; 107017; 107003; 107000:
  * DEVICE_USE_ONLY; 207000: Ex, or no SYNC. */
 ACL_FUNC_VISIBILITY aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream);
-/* COMPLETE (also when never recorded) or NOT_READY.  100000: NULL; 107017; 207000: Ex. */
+/*
+ * COMPLETE (also when never recorded) or NOT_READY.  100000: NULL; 107017; 207000: Ex. A failure that has stopped the
+ * event's context (aclrtSetStreamFailureMode) is what this and the next three return of every event.
+ */
 ACL_DEPRECATED_MESSAGE("use aclrtQueryEventStatus")
 ACL_FUNC_VISIBILITY aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status);
 /* COMPLETE (1) or NOT_READY (0).  Never recorded: Ex COMPLETE, others NOT_READY.  100000: NULL; 107017. */
 ACL_FUNC_VISIBILITY aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status);
-/* COMPLETE when no wait for it is pending.  100000: NULL; 107017; 207000: Ex. */
+/* COMPLETE when no wait for it is pending.  100000: NULL; 107017; 207000: Ex; the failure of the thread's context. */
 ACL_FUNC_VISIBILITY aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status);
 /*
  * Waits until it is reached; 0 at once when never recorded.  100000: NULL; 107017; an error of the
@@ -1817,9 +1826,12 @@ ACL_FUNC_VISIBILITY aclError aclrtSetExceptionInfoCallback(aclrtExceptionInfoCal
 ACL_FUNC_VISIBILITY aclError aclrtExceptionInfoCallbackRegister(aclrtExceptionInfoCallback callback);
 /* A call that has begun may still be running. 0 also if it is not registered. 100000: NULL. */
 ACL_FUNC_VISIBILITY aclError aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback callback);
-/* What failed. 0xFFFFFFFF: info is NULL, or it cannot be said, as which task of the stream it was. */
+/*
+ * What failed: the task's number in its stream, as aclrtGetThreadLastTaskId after it. 0xFFFFFFFF: info is NULL, or it
+ * cannot be said (a lost device).
+ */
 ACL_FUNC_VISIBILITY uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info);
-/* The stream, as aclrtStreamGetId; 0xFFFFFFFF when the device was synchronised. */
+/* The stream of that task, as aclrtStreamGetId. */
 ACL_FUNC_VISIBILITY uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info);
 /* The thread that synchronised, as gettid(2). */
 ACL_FUNC_VISIBILITY uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info);
@@ -2156,7 +2168,7 @@ ACL_FUNC_VISIBILITY aclError aclrtCacheLastTaskExtendInfo(const char *const exte
 ACL_FUNC_VISIBILITY aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode);
 /*
  * Whether a stream is captured, and the instance that aclmdlRICaptureEnd will return (NULL: it is not). One of the
- * pointers may be NULL. INVALIDATED: the capture has failed.
+ * pointers may be NULL. INVALIDATED: the capture has failed. The thread needs no context.
  */
 ACL_FUNC_VISIBILITY aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status,
 						    aclmdlRI *modelRI);
@@ -2299,6 +2311,12 @@ ACL_FUNC_VISIBILITY aclError aclmdlRICaptureToModelRIBegin(aclrtStream stream, a
 							   aclmdlRICaptureMode mode);
 ACL_DEPRECATED_MESSAGE("use aclmdlRIDebugJsonPrint")
 ACL_FUNC_VISIBILITY aclError aclmdlRIDebugPrint(aclmdlRI modelRI);
+/*
+ * Writes the instance's tasks, in the order of their capture, to a new file as JSON: {"id", "name", "streams", "tasks":
+ * [{"stream": index, "type": "copy", "items", "bytes"}, {"stream", "type": "task"}]}. flags: SUMMARY or VERBOSE, which
+ * are the same here. 100000: NULL; 107000: flags; 107017; 107026: still being captured; 507011: its capture failed;
+ * 107009: the file cannot be opened; 107010: it cannot be written.
+ */
 ACL_FUNC_VISIBILITY aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t flags);
 ACL_FUNC_VISIBILITY aclError aclmdlInitDump(void);
 ACL_FUNC_VISIBILITY aclError aclmdlSetDump(const char *dumpCfgPath);

@@ -50,12 +50,12 @@ ACL_FUNC_VISIBILITY aclError aclrtMemPoolSetAttr(aclrtMemPool memPool, aclrtMemP
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolGetAttr(aclrtMemPool memPool, aclrtMemPoolAttr attr, void *value);
 /*
  * size bytes for work submitted to the stream from now on (size 0: does nothing, returns 0). 100000: NULL, also
- * the stream; 107017; 107003; 207001: exhausted, or over maxSize.
+ * the stream; 107017; 107003; 207001: exhausted, or over maxSize; 507013 and its kind: the stream has stopped.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolMallocAsync(void **ptr, size_t size, aclrtMemPool memPool, aclrtStream stream);
 /*
  * Frees the block when the stream gets to this call. 100000: NULL, also the stream; 107000: not a live block of a
- * pool; 107017; 107003.
+ * pool; 107017; 107003; 507013 and its kind: the stream has stopped, and the block stays.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemPoolFreeAsync(void *ptr, aclrtStream stream);
 /* Releases unused memory until the pool holds at most minBytesToKeep. 100000: NULL; 107017. */

@@ -11,8 +11,11 @@
 #ifndef USDMA_ASCEND_HAL_H
 #define USDMA_ASCEND_HAL_H
 
+#include "ascend_hal_define.h"
+
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -106,6 +109,12 @@ struct ShareHandleAttr {
 	unsigned int rsv[8];
 };
 
+/* A drv_mem_handle_type's handle: a number for NONE, a FABRIC handle. */
+#define MEM_SHARE_HANDLE_LEN 128
+struct MemShareHandle {
+	uint8_t share_info[MEM_SHARE_HANDLE_LEN];
+};
+
 /* Opaque: nothing is read from them or written to them. */
 typedef struct halDevOpenIn halDevOpenIn;
 typedef struct halDevOpenOut halDevOpenOut;
@@ -128,13 +137,13 @@ USDMA_HAL_API drvError_t drvGetPlatformInfo(uint32_t *info);
 /* 65, which halMemImportFromShareableHandle takes for the host. */
 USDMA_HAL_API drvError_t halGetHostID(uint32_t *host_id);
 /* getpid(2) */
-USDMA_HAL_API int drvDeviceGetBareTgid(void);
+USDMA_HAL_API pid_t drvDeviceGetBareTgid(void);
 /* aclrtSetDevice */
 USDMA_HAL_API drvError_t halDeviceOpen(uint32_t devid, halDevOpenIn *in, halDevOpenOut *out);
 /* aclrtResetDevice */
 USDMA_HAL_API drvError_t halDeviceClose(uint32_t devid, halDevCloseIn *in);
 /* No effect. */
-USDMA_HAL_API int halSetRuntimeApiVer(int Version);
+USDMA_HAL_API void halSetRuntimeApiVer(int Version);
 
 /* ---- host memory ----------------------------------------------------------------------------------- */
 
@@ -180,6 +189,56 @@ USDMA_HAL_API drvError_t halMemShareHandleSetAttribute(uint64_t share_handle, en
 /* aclrtMemImportFromShareableHandle; devid: the device that accesses it, or the host's id: the thread's device */
 USDMA_HAL_API drvError_t halMemImportFromShareableHandle(uint64_t share_handle, uint32_t devid,
 							 drv_mem_handle_t **handle);
+
+/* aclrtMemRetainAllocationHandle */
+USDMA_HAL_API drvError_t halMemRetainAllocationHandle(drv_mem_handle_t **handle, void *ptr);
+/* aclrtMemSetPidToShareableHandle */
+USDMA_HAL_API drvError_t halMemSetPidToShareableHandle(uint64_t share_handle, int pid[], uint32_t pid_num);
+/* aclrtMemExportToShareableHandleV2, aclrtMemImportFromShareableHandleV2; devid as above */
+USDMA_HAL_API drvError_t halMemExportToShareableHandleV2(drv_mem_handle_t *handle, drv_mem_handle_type handle_type,
+							 uint64_t flags, struct MemShareHandle *share_handle);
+USDMA_HAL_API drvError_t halMemImportFromShareableHandleV2(drv_mem_handle_type handle_type,
+							   struct MemShareHandle *share_handle, uint32_t devid,
+							   drv_mem_handle_t **handle);
+/* Its number for halMemShareHandleSetAttribute; the server's is 0. 3: it is not of that kind; 0xfffe: another host's.
+ */
+USDMA_HAL_API drvError_t halMemTransShareableHandle(drv_mem_handle_type handle_type,
+						    struct MemShareHandle *share_handle, uint32_t *server_id,
+						    uint64_t *shareable_handle);
+
+/* ---- refused: 0xfffe, a copy engine has none of it ------------------------------------------------- */
+
+struct DVattribute;
+struct halSqCqInputInfo;
+struct halSqCqOutputInfo;
+struct halSqCqFreeInfo;
+struct halSqCqQueryInfo;
+struct halTaskSendInfo;
+struct halReportRecvInfo;
+struct halResourceIdInputInfo;
+struct halResourceIdOutputInfo;
+struct halResourceConfigInfo;
+struct tag_hal_chip_info;
+
+USDMA_HAL_API drvError_t halGetAPIVersion(int *halAPIVersion);
+USDMA_HAL_API drvError_t halGetChipInfo(unsigned int devId, struct tag_hal_chip_info *chipInfo);
+USDMA_HAL_API drvError_t halGetDeviceInfoByBuff(uint32_t devId, int32_t moduleType, int32_t infoType, void *buf,
+						int32_t *size);
+USDMA_HAL_API drvError_t halMemCtl(int type, void *param_value, size_t param_value_size, void *out_value,
+				   size_t *out_size_ret);
+USDMA_HAL_API drvError_t halMemAlloc(void **pp, unsigned long long size, unsigned long long flag);
+USDMA_HAL_API drvError_t halMemFree(void *pp);
+USDMA_HAL_API drvError_t drvMemGetAttribute(uint64_t vptr, struct DVattribute *attr);
+USDMA_HAL_API drvError_t halSqCqAllocate(uint32_t devId, struct halSqCqInputInfo *in, struct halSqCqOutputInfo *out);
+USDMA_HAL_API drvError_t halSqCqFree(uint32_t devId, struct halSqCqFreeInfo *info);
+USDMA_HAL_API drvError_t halSqCqQuery(uint32_t devId, struct halSqCqQueryInfo *info);
+USDMA_HAL_API drvError_t halSqTaskSend(uint32_t devId, struct halTaskSendInfo *info);
+USDMA_HAL_API drvError_t halCqReportRecv(uint32_t devId, struct halReportRecvInfo *info);
+USDMA_HAL_API drvError_t halResourceIdAlloc(uint32_t devId, struct halResourceIdInputInfo *in,
+					    struct halResourceIdOutputInfo *out);
+USDMA_HAL_API drvError_t halResourceIdFree(uint32_t devId, struct halResourceIdInputInfo *in);
+USDMA_HAL_API drvError_t halResourceConfig(uint32_t devId, struct halResourceIdInputInfo *in,
+					   struct halResourceConfigInfo *para);
 
 #ifdef __cplusplus
 }

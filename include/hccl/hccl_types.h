@@ -71,26 +71,50 @@ typedef enum {
 
 /* A communicator: one rank of a group. */
 typedef void *HcclComm;
+typedef void *HcclConn;
+/* A symmetric window. */
+typedef void *HcclCommSymWindow;
+typedef enum { HCCL_WIN_DEFAULT = 0, HCCL_WIN_COLL_SYMMETRIC = 1 } symmetricMemoryFlag;
 
-/* Macros, not constants: the arrays are those of C structures too. */
-#define HCCL_ROOT_INFO_BYTES 4108
-#define HCCL_COMM_CONFIG_INFO_BYTES 24
-#define COMM_NAME_MAX_LENGTH 128
-#define BUFFER_NAME_MAX_LENGTH 128
-#define UDI_MAX_LENGTH 128
-#define HCCL_COMM_ALGO_MAX_LENGTH 1600
-#define HCCL_COMM_RETRY_ENABLE_MAX_LENGTH 50
-#define HCCL_COMM_RETRY_PARAMS_MAX_LENGTH 128
+/* Constants, as in HCCL's header: programs have variables of these names. Lengths of arrays are not, in C. */
+#ifdef __cplusplus
+#define USDMA_HCCL_CONSTANT const
+const uint32_t HCCL_ROOT_INFO_BYTES = 4108;
+const uint32_t HCCL_COMM_CONFIG_INFO_BYTES = 24;
+const uint32_t COMM_NAME_MAX_LENGTH = 128;
+const uint32_t BUFFER_NAME_MAX_LENGTH = 128;
+const uint32_t UDI_MAX_LENGTH = 128;
+const uint32_t HCCL_COMM_ALGO_MAX_LENGTH = 1600;
+const uint32_t HCCL_COMM_RETRY_ENABLE_MAX_LENGTH = 50;
+const uint32_t HCCL_COMM_RETRY_PARAMS_MAX_LENGTH = 128;
+#else
+#define USDMA_HCCL_CONSTANT static const
+enum {
+	HCCL_ROOT_INFO_BYTES = 4108,
+	HCCL_COMM_CONFIG_INFO_BYTES = 24,
+	COMM_NAME_MAX_LENGTH = 128,
+	BUFFER_NAME_MAX_LENGTH = 128,
+	UDI_MAX_LENGTH = 128,
+	HCCL_COMM_ALGO_MAX_LENGTH = 1600,
+	HCCL_COMM_RETRY_ENABLE_MAX_LENGTH = 50,
+	HCCL_COMM_RETRY_PARAMS_MAX_LENGTH = 128
+};
+#endif
 
-#define HCCL_COMM_CONFIG_MAGIC_WORD 0xf0f0f0f0U
-#define HCCL_COMM_CONFIG_VERSION 10U
-#define HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET 0xffffffffU
-#define HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET 0xffffffffU
-#define HCCL_COMM_DEFAULT_OP_EXPANSION_MODE 0U
-#define HCCL_COMM_TRAFFIC_CLASS_CONFIG_NOT_SET 0xffffffffU
-#define HCCL_COMM_SERVICE_LEVEL_CONFIG_NOT_SET 0xffffffffU
-#define HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET (-1)
-#define HCCL_COMM_QOS_CONFIG_NOT_SET 0xffffffffU
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_CONFIG_MAGIC_WORD = 0xf0f0f0f0U;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_CONFIG_VERSION = 11;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_DEFAULT_BUFFSIZE = 200; /* MiB; usdma: only with USDMA_PROFILE */
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET = 0xffffffffU;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_DEFAULT_DETERMINISTIC = 0;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET = 0xffffffffU;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_DEFAULT_OP_EXPANSION_MODE = 0;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_TRAFFIC_CLASS_CONFIG_NOT_SET = 0xffffffffU;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_SERVICE_LEVEL_CONFIG_NOT_SET = 0xffffffffU;
+USDMA_HCCL_CONSTANT int32_t HCCL_COMM_EXECTIMEOUT_CONFIG_NOT_SET = -1;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_QOS_CONFIG_NOT_SET = 0xffffffffU;
+USDMA_HCCL_CONSTANT uint32_t HCCL_COMM_SQ_DEPTH_CONFIG_NOT_SET = 0xffffffffU;
+USDMA_HCCL_CONSTANT uint64_t HCCL_DEFAULT_SYMMETRIC_MEMORY_STRIDE = 16; /* GB */
+#undef USDMA_HCCL_CONSTANT
 
 /* Names a group to its ranks: made by one of them, and passed to the others by the program. */
 typedef struct HcclRootInfoDef {
@@ -117,11 +141,57 @@ typedef struct HcclCommConfigDef {
 	char hcclBufferName[BUFFER_NAME_MAX_LENGTH];
 	uint32_t hcclQos;
 	uint64_t hcclSymWinMaxMemSizePerRank;
+	uint32_t hcclChannelSqDepth; /* from version 11 on */
 } HcclCommConfig;
+
+/* Items of a configuration: those below HcclGetCommConfigCapability() are accepted. */
+typedef enum {
+	HCCL_COMM_CONFIG_BUFFER_SIZE = 0,
+	HCCL_COMM_CONFIG_DETERMINISTIC = 1,
+	HCCL_COMM_CONFIG_COMM_NAME = 2,
+	HCCL_COMM_CONFIG_OP_EXPANSION_MODE = 3,
+	HCCL_COMM_CONFIG_SUPPORT_INIT_BY_ENV = 4,
+	HCCL_COMM_CONFIG_WORLD_RANKID = 5,
+	HCCL_COMM_CONFIG_JOBID = 6,
+	HCCL_COMM_CONFIG_ACLGRAPH_ZEROCOPY_ENABLE = 7,
+	HCCL_COMM_CONFIG_EXEC_TIMEOUT = 8,
+	HCCL_COMM_CONFIG_ALGO = 9,
+	HCCL_COMM_CONFIG_RETRY = 10,
+	HCCL_COMM_CONFIG_BUFFER_NAME = 11,
+	HCCL_COMM_CONFIG_RESERVED
+} HcclCommConfigCapability;
+
+typedef enum {
+	HCCL_COMM_STATUS_READY = 0,
+	HCCL_COMM_STATUS_SUSPENDING = 1,
+	HCCL_COMM_STATUS_INVALID = 254, /* the group has failed */
+	HCCL_COMM_STATUS_RESERVED = 255
+} HcclCommStatus;
+
+/* How operations are executed; usdma: HOST_TS. */
+typedef enum {
+	HCCL_OP_EXPANSION_MODE_INVALID = -1,
+	HCCL_OP_EXPANSION_MODE_AI_CPU = 0,
+	HCCL_OP_EXPANSION_MODE_AIV = 1,
+	HCCL_OP_EXPANSION_MODE_HOST = 2,
+	HCCL_OP_EXPANSION_MODE_HOST_TS = 3,
+	HCCL_OP_EXPANSION_MODE_CCU_MS = 4,
+	HCCL_OP_EXPANSION_MODE_CCU_SCHED = 5,
+	HCCL_OP_EXPANSION_AIV_ONLY = 6
+} HcclOpExpansionMode;
+
+typedef enum {
+	HCCL_CONFIG_TYPE_INVALID = -1,
+	HCCL_CONFIG_TYPE_OP_EXPANSION_MODE = 0,
+	HCCL_CONFIG_TYPE_HCCL_ALGO = 1,
+	HCCL_CONFIG_TYPE_UB_MULTI_CHANNEL_NUM = 2
+} HcclConfigType;
+
+typedef HcclOpExpansionMode HcclConfigTypeOpExpansionMode;
 
 typedef enum { HCCL_DETERMINISTIC = 0, HCCL_CONFIG_RESERVED } HcclConfig;
 
-typedef union {
+typedef union HcclConfigValue {
 	int32_t value;
 } HcclConfigValue;
 

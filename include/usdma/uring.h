@@ -32,7 +32,7 @@ typedef struct usdma_completion usdma_completion;
 
 /* -EMFILE, -ENFILE, -ENOMEM. */
 USDMA_API int usdma_completion_create(usdma_completion **out);
-/* -EBUSY: prepared and not finished; its CQE may be outstanding, and the kernel would write to freed memory. */
+/* -EBUSY: prepared and not finished; its CQE may be outstanding, and the kernel would write into another one. */
 USDMA_API int usdma_completion_destroy(usdma_completion *completion);
 
 /*
@@ -40,8 +40,9 @@ USDMA_API int usdma_completion_destroy(usdma_completion *completion);
  * before has ended, and not before. The caller submits it, alone or with others (also linked ones that need the
  * work's data); the CQE also arrives when the work ended earlier. Where the device can signal the ring, no thread of
  * the library is involved: one completion at a time of each of the first channels (the stream's), which is not behind a
- * gate. res of the CQE: 8, or a negative errno of the ring (-ECANCELED: cancelled). On an error the SQE is not
- * modified. -EBUSY: the completion is outstanding already. Only one thread at a time may use a completion.
+ * gate. The first completion of a channel may wait a second for the device's server. res of the CQE: 8, or a negative
+ * errno of the ring (-ECANCELED: cancelled). On an error the SQE is not modified. -EBUSY: the completion is outstanding
+ * already. Only one thread at a time may use a completion.
  */
 USDMA_API int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
 				    uint64_t user_data);
@@ -53,10 +54,11 @@ USDMA_API int usdma_prep_completion(usdma_completion *completion, usdma_stream *
 USDMA_API int usdma_completion_start(usdma_completion *completion, usdma_stream *stream, int *fd);
 /*
  * Call it after the CQE has arrived, or *fd is readable. Before the CQE, the read that the ring still has would take
- * the signal of a later completion. It makes the completion available for the next use and returns the result of its
- * work: 0, or the first failure since the completion before it (usdma_stream_sync has the rules), in any order of
- * completions, also when the stream was destroyed. -ENODEV: the device was lost before the work had ended; -ECANCELED:
- * it was dropped, as the stream was aborted or its device closed. -EAGAIN: the work has not ended. -EINVAL: was not
+ * the signal of a later completion, which then comes late. It makes the completion available for the next use and
+ * returns the result of its work: 0, or the first failure since the completion before it (usdma_stream_sync has the
+ * rules), in any order of completions, also when the stream was destroyed. What another thread's call has yet to put
+ * into the full ring is behind the completion. -ENODEV: the device was lost before the work had ended; -ECANCELED: it
+ * was dropped, as the stream was aborted or its device closed. -EAGAIN: the work has not ended. -EINVAL: was not
  * prepared. It is needed after a CQE with an error (-ECANCELED), too; it then returns -EAGAIN until the work has ended.
  */
 USDMA_API int usdma_completion_finish(usdma_completion *completion);

@@ -180,7 +180,8 @@ USDMA_API int usdma_device_count(void);
  * string that is not in the list is appended to it and stays there. -EINVAL: name is malformed, or USDMA_CHECK is
  * not for such a device; -ENODEV: no such device; -ENOSPC: sixteen devices are listed already; -ENOENT,
  * -ECONNREFUSED, -EACCES, -ETIMEDOUT, -EPROTO: the device cannot be reached; -EBUSY: another process has the PCI
- * device, also a child of fork(2) until it has ended; -ENOMEM.
+ * device, also a child of fork(2) until it has ended; -ENOPKG: the library of software devices, libusdma-sim, is not
+ * installed, or is of another build; -ENOMEM.
  */
 USDMA_API int usdma_open(const char *name, usdma_device **out);
 /* As usdma_open(), by number. */
@@ -252,8 +253,8 @@ USDMA_API int usdma_device_sync(usdma_device *dev, int timeout_ms);
 /*
  * For tests: sets the faults that a software device in this process injects from now on; "": none. Rules are
  * joined by "+", such as "fail@3+drop-irq%2"; usdma(7) lists them under FAULTS. The device must have been opened
- * with "faults=" in its device string (sim:faults=), or with USDMA_FAULTS set. -EINVAL: an invalid rule, which the
- * text names; nothing changes; -EOPNOTSUPP: any other device (a separate usdma-sim takes rules by usdma-sim
+ * with "faults=" in its device string (sim:faults=). -EINVAL: an invalid rule, which the text names; nothing changes;
+ * -EOPNOTSUPP: any other device (a separate usdma-sim takes rules by usdma-sim
  * --control).
  */
 USDMA_API int usdma_device_inject(usdma_device *dev, const char *rules);

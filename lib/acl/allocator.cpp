@@ -99,32 +99,6 @@ aclError aclrtAllocatorDestroyDesc(aclrtAllocatorDesc allocatorDesc)
 	return ACL_SUCCESS;
 }
 
-aclError aclrtAllocatorSetObjToDesc(aclrtAllocatorDesc allocatorDesc, aclrtAllocator allocator)
-{
-	return set_part(__func__, allocatorDesc, &description::object, allocator);
-}
-
-aclError aclrtAllocatorSetAllocFuncToDesc(aclrtAllocatorDesc allocatorDesc, aclrtAllocatorAllocFunc func)
-{
-	return set_part(__func__, allocatorDesc, &description::alloc, func);
-}
-
-aclError aclrtAllocatorSetFreeFuncToDesc(aclrtAllocatorDesc allocatorDesc, aclrtAllocatorFreeFunc func)
-{
-	return set_part(__func__, allocatorDesc, &description::free, func);
-}
-
-aclError aclrtAllocatorSetAllocAdviseFuncToDesc(aclrtAllocatorDesc allocatorDesc, aclrtAllocatorAllocAdviseFunc func)
-{
-	return set_part(__func__, allocatorDesc, &description::advise, func);
-}
-
-aclError aclrtAllocatorSetGetAddrFromBlockFuncToDesc(aclrtAllocatorDesc allocatorDesc,
-						     aclrtAllocatorGetAddrFromBlockFunc func)
-{
-	return set_part(__func__, allocatorDesc, &description::address, func);
-}
-
 aclError aclrtAllocatorRegister(aclrtStream stream, aclrtAllocatorDesc allocatorDesc)
 {
 	allocator_table &t = table();
@@ -174,12 +148,6 @@ aclError aclrtAllocatorGetByStream(aclrtStream stream, aclrtAllocatorDesc *alloc
 	return ACL_SUCCESS;
 }
 
-aclError aclrtAllocatorUnregister(aclrtStream stream)
-{
-	if (const aclError err = check_stream(__func__, stream))
-		return err;
-	forget_allocator(stream);
-	return ACL_SUCCESS;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_allocator.h"

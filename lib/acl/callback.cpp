@@ -177,7 +177,7 @@ static int launch(core::stream *s, reporter *to, void (*fn)(void *), void *arg, 
 
 static aclError launch(const char *call, core::stream *s, reporter *to, void (*fn)(void *), void *arg, bool block)
 {
-	note_task();
+	const noted_task task(s);
 	return submit(call, s, [=](core::stream *in) { return launch(in, to, fn, arg, block); });
 }
 
@@ -236,36 +236,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream)
-{
-	return subscribe(__func__, service_of(0), threadId, stream);
-}
-
-aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream)
-{
-	return unsubscribe(__func__, service_of(0), threadId, stream);
-}
-
-aclError aclrtProcessReport(int32_t timeout)
-{
-	return process(__func__, service_of(0), timeout);
-}
-
-aclError aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)
-{
-	return subscribe(__func__, service_of(1), hostFuncThreadId, exeStream);
-}
-
-aclError aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)
-{
-	return unsubscribe(__func__, service_of(1), hostFuncThreadId, exeStream);
-}
-
-aclError aclrtProcessHostFunc(int32_t timeout)
-{
-	return process(__func__, service_of(1), timeout);
-}
-
 aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, aclrtStream stream)
 {
 	stream_guard s;
@@ -301,8 +271,10 @@ aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)
 	to = reporter_of(service_of(1), s);
 	if (to)
 		return launch(__func__, s, to, fn, args, true);
-	note_task();
+	const noted_task task(s);
 	return submit(__func__, s, [=](core::stream *in) { return core::stream_host_func(in, fn, args, true); });
 }
 
 } // extern "C"
+
+#include "lib/acl/calls_callback.h"

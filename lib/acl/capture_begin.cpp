@@ -345,18 +345,6 @@ aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode)
 	return start(__func__, s, number_in(mode));
 }
 
-aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI)
-{
-	stream_guard s;
-
-	if (!stream || (!status && !modelRI))
-		return bad_arg(__func__, "%s", stream ? "status and modelRI are NULL" : "stream is NULL");
-	const aclError err = get_any_stream(__func__, stream, &s);
-	if (!err)
-		info_of(s, status, modelRI);
-	return err;
-}
-
 aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI)
 {
 	stream_guard s;
@@ -378,18 +366,6 @@ aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI)
 	return err;
 }
 
-aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode)
-{
-	if (!mode)
-		return bad_arg(__func__, "mode is NULL");
-	if (!has_context())
-		return no_context(__func__);
-	const u32 to = number_in(*mode);
-	if (to > ACL_MODEL_RI_CAPTURE_MODE_RELAXED)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "mode %u is unknown", to);
-	*mode = aclmdlRICaptureMode(self().capture_mode);
-	self().capture_mode = u8(to);
-	return ACL_SUCCESS;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_capture_begin.h"

@@ -125,12 +125,12 @@ aclError capture_call(const char *call, core::stream *s, const captured_call &f,
 
 static bool is_ex(const core::event *e)
 {
-	return e->user[word_kind] == kind_ex;
+	return kind_of(e) == kind_ex;
 }
 
 static bool is_external(const core::event *e)
 {
-	return e->user[word_kind] == kind_flag && e->user[word_flags] & ACL_EVENT_EXTERNAL;
+	return kind_of(e) == kind_flag && flags_of(e) & ACL_EVENT_EXTERNAL;
 }
 
 aclError event_captured(const char *call, core::event *e)
@@ -258,7 +258,7 @@ static aclError add_record(const char *call, captured_stream *b, core::event *e,
 		return external ? wrong_kind(call, e) : add_external(call, b, e, record_live);
 	if (!is_ex(e) || share_of(e))
 		return wrong_kind(call, e);
-	if (!(e->user[word_flags] & ACL_EVENT_SYNC))
+	if (!(flags_of(e) & ACL_EVENT_SYNC))
 		return external ? wrong_kind(call, e) : ACL_SUCCESS;
 	if (!external)
 		return external_use(b->of, e) ? used_otherwise(call, e) : add_join(call, b, e);
@@ -365,7 +365,7 @@ static aclError add_any_wait(const char *call, core::stream *s, captured_stream 
 		return join_capture(call, s, j);
 	if (is_external(e))
 		return external ? wrong_kind(call, e) : add_external(call, b, e, wait_set);
-	if (!is_ex(e) || share_of(e) || (external && !(e->user[word_flags] & ACL_EVENT_SYNC)))
+	if (!is_ex(e) || share_of(e) || (external && !(flags_of(e) & ACL_EVENT_SYNC)))
 		return wrong_kind(call, e);
 	if (external) {
 		const aclError err = note_external(call, b, e, &event_use::waited);

@@ -7,6 +7,7 @@
 #include "lib/acl/capture_model.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace usdma::acl {
@@ -212,10 +213,12 @@ static aclError run(const char *call, model *m, core::stream *s)
 	return check(call, err ? err : noted, at::submit);
 }
 
-static aclError wrong_context(const char *call, const void *handle)
+/* 107004. */
+static aclError check_context(const char *call, const model *m, const void *handle)
 {
-	return fault(call, ACL_ERROR_RT_MODEL_CONTEXT, "modelRI %p belongs to another context than this thread's",
-		     handle);
+	return current_now() == m->ctx ? ACL_SUCCESS :
+					 fault(call, ACL_ERROR_RT_MODEL_CONTEXT,
+					       "modelRI %p belongs to another context than this thread's", handle);
 }
 
 static aclError check_ready(const char *call, const model *m, const void *handle)
@@ -235,14 +238,62 @@ static aclError execute(const char *call, const void *handle, model *m, core::st
 		return stream_captured(call, s);
 	if (!has_context())
 		return no_context(call);
-	if (current_now() != m->ctx)
-		return wrong_context(call, handle);
+	if (const aclError err = check_context(call, m, handle))
+		return err;
 	if (owner_of(s) != m->ctx)
 		return foreign_stream(call, core::stream_handle(s));
 	if (const aclError err = check_ready(call, m, handle))
 		return err;
-	note_task();
+	const noted_task task(s);
 	return run(call, m, s);
+}
+
+/* ---- printing ------------------------------------------------------------------------------------------------ */
+
+static void print_text(FILE *f, const char *text)
+{
+	for (; *text; text++)
+		if (*text == '"' || *text == '\\' || u8(*text) < ' ')
+			fprintf(f, "\\u%04x", unsigned(u8(*text)));
+		else
+			fputc(*text, f);
+}
+
+static void print_task(FILE *f, const step &st, bool first)
+{
+	u64 bytes = 0;
+
+	for (const core::copy_item &i : st.copies)
+		bytes += i.len;
+	fprintf(f, "%s\n  {\"stream\": %u, ", first ? "" : ",", st.stream);
+	if (st.f.run)
+		fprintf(f, "\"type\": \"task\"}");
+	else
+		fprintf(f, "\"type\": \"copy\", \"items\": %zu, \"bytes\": %llu}", st.copies.size(),
+			static_cast<unsigned long long>(bytes));
+}
+
+/* In the order of the capture; streams by their index in it. */
+static aclError print_tasks(const char *call, model *m, const char *path)
+{
+	FILE *const f = fopen(path, "we");
+
+	if (!f)
+		return fault(call, ACL_ERROR_RT_FILE_OPEN, "path %s: %s", path, strerror(errno));
+	{
+		std::lock_guard guard(m->launching); /* the name */
+
+		fprintf(f, "{\"id\": %u, \"name\": \"", m->id);
+		print_text(f, m->name);
+		fprintf(f, "\", \"streams\": %zu, \"tasks\": [", m->streams.size());
+	}
+	for (const step &st : m->steps)
+		print_task(f, st, &st == m->steps.data());
+	fputs("\n]}\n", f);
+	const bool failed = ferror(f);
+	if (fclose(f) || failed)
+		return fault(call, ACL_ERROR_RT_FILE_WRITE, "path %s: it cannot be written", path);
+	return ACL_SUCCESS;
 }
 
 /* ---- destroying ---------------------------------------------------------------------------------------------- */
@@ -288,8 +339,8 @@ static aclError check_destroy(const char *call, const void *handle, model *m)
 	}
 	if (!has_context())
 		return no_context(call);
-	if (current_now() != m->ctx)
-		return wrong_context(call, handle);
+	if (const aclError wrong = check_context(call, m, handle))
+		return wrong;
 	const int err = wait_launches(m);
 	if (err == -ETIMEDOUT)
 		return fault(call, ACL_ERROR_RT_MODEL_RUNNING, "a launch of modelRI %p has not ended within %llu s",
@@ -330,31 +381,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream)
-{
-	model_guard m;
-	stream_guard s;
-	aclError err = get_model(__func__, modelRI, &m);
-
-	if (!err)
-		err = get_any_stream(__func__, stream, &s);
-	return err ? err : execute(__func__, modelRI, m, s);
-}
-
-aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout)
-{
-	model_guard m;
-
-	if (!modelRI)
-		return bad_arg(__func__, "modelRI is NULL");
-	if (timeout == 0 || timeout < -1)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
-	const aclError err = get_model(__func__, modelRI, &m);
-	return err ? err :
-		     fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "modelRI %p is of a capture: use aclmdlRIExecuteAsync",
-			   modelRI);
-}
-
 aclError aclmdlRIDestroy(aclmdlRI modelRI)
 {
 	model_guard m;
@@ -370,16 +396,6 @@ aclError aclmdlRIDestroy(aclmdlRI modelRI)
 	call_hooks(m);
 	model_leave(m); /* the handle's reference */
 	return ACL_SUCCESS;
-}
-
-aclError aclmdlRIDestroyRegisterCallback(aclmdlRI modelRI, aclrtCallback func, void *userData)
-{
-	model_guard m;
-
-	if (!func)
-		return bad_arg(__func__, "func is NULL");
-	const aclError err = get_model(__func__, modelRI, &m);
-	return err ? err : add_hook(__func__, m, {func, userData});
 }
 
 aclError aclmdlRISetName(aclmdlRI modelRI, const char *name)
@@ -416,26 +432,6 @@ aclError aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name)
 	return ACL_SUCCESS;
 }
 
-aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId)
-{
-	model_guard m;
-
-	if (!modelRIId)
-		return bad_arg(__func__, "modelRIId is NULL");
-	if (const aclError err = get_model(__func__, modelRI, &m))
-		return err;
-	*modelRIId = m->id;
-	return ACL_SUCCESS;
-}
-
-aclError aclmdlRIDestroyUnregisterCallback(aclmdlRI modelRI, aclrtCallback func)
-{
-	model_guard m;
-
-	if (!func)
-		return bad_arg(__func__, "func is NULL");
-	const aclError err = get_model(__func__, modelRI, &m);
-	return err ? err : remove_hook(__func__, m, func);
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_capture_replay.h"

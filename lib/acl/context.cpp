@@ -15,11 +15,6 @@ static bool valid_opt(aclSysParamOpt opt)
 	return opt >= ACL_OPT_DETERMINISTIC && opt <= ACL_OPT_STRONG_CONSISTENCY;
 }
 
-static aclError unknown_opt(const char *call, aclSysParamOpt opt)
-{
-	return bad_arg(call, "opt %d is unknown", opt);
-}
-
 static void set_opt(options *o, aclSysParamOpt opt, s64 value)
 {
 	std::lock_guard guard(options_lock);
@@ -94,66 +89,6 @@ aclError aclrtSetCurrentContext(aclrtContext context)
 	return ACL_SUCCESS;
 }
 
-aclError aclrtGetCurrentContext(aclrtContext *context)
-{
-	if (!context)
-		return bad_arg(__func__, "context is NULL");
-	const context_guard c;
-	if (!c)
-		return no_context(__func__);
-	*context = context_handle(c.get());
-	return ACL_SUCCESS;
-}
-
-aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)
-{
-	if (!stream)
-		return bad_arg(__func__, "stream is NULL");
-	const context_guard c;
-	if (!c)
-		return no_context(__func__);
-	*stream = core::stream_handle(c->deflt);
-	return ACL_SUCCESS;
-}
-
-aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)
-{
-	if (!valid_opt(opt))
-		return unknown_opt(__func__, opt);
-	const context_guard c;
-	if (!c)
-		return no_context(__func__);
-	set_opt(&c->opts, opt, value);
-	return ACL_SUCCESS;
-}
-
-aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
-{
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	if (!valid_opt(opt))
-		return unknown_opt(__func__, opt);
-	const context_guard c;
-	if (!c)
-		return no_context(__func__);
-	return get_opt(__func__, &c->opts, opt, value);
-}
-
-aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value)
-{
-	if (!valid_opt(opt))
-		return unknown_opt(__func__, opt);
-	set_opt(&*process_options, opt, value);
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value)
-{
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	if (!valid_opt(opt))
-		return unknown_opt(__func__, opt);
-	return get_opt(__func__, &*process_options, opt, value);
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_context.h"

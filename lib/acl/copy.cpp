@@ -7,9 +7,7 @@
 #include "lib/acl/capture.h"
 #include "lib/acl/copy_cached.h"
 #include "lib/acl/profile.h"
-#include "lib/core/check/race.h"
-
-#include "acl/rt_compat.h"
+#include "lib/core/config/race.h"
 
 namespace usdma::acl {
 
@@ -119,7 +117,7 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 		return foreign_stream(call, s);
 	if (captures(s))
 		return unsupported(call, "kind HOST_TO_BUF_TO_DEVICE cannot be captured");
-	note_task();
+	const noted_task task(s);
 	err = core::copy_staged(s, dst, src, count);
 	return likely(!err) ? ACL_SUCCESS : copy_fault(call, err, e);
 }
@@ -180,7 +178,7 @@ static aclError memcpy_buffered(const char *call, core::stream *s, void *dst, co
 		return foreign_stream(call, stream);
 	if (const aclError refused = check_peers(call, e))
 		return refused;
-	self().tasks++;
+	const noted_task task(s);
 	const int err = core::copy_direct(s, e, dst, src, count);
 	return likely(!err)        ? ACL_SUCCESS :
 	       err == err_captured ? capture_copy(call, s, dst, src, count) :
@@ -195,9 +193,10 @@ static inline __attribute__((always_inline)) aclError memcpy_async(const char *c
 		return ACL_SUCCESS;
 	if (unlikely(!dst || !src || kind > ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE))
 		return bad_copy(call, dst, src, kind);
-	if (unlikely(!try_cached(dst, max, src, count, kind, stream)))
+	const u64 cookie = try_cached(dst, max, src, count, kind, stream);
+	if (unlikely(!cookie))
 		return memcpy_checked(call, dst, max, src, count, kind, stream);
-	self().tasks++;
+	note_copy(cookie);
 	return ACL_SUCCESS;
 }
 
@@ -226,11 +225,6 @@ aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *sr
 				       aclrtStream stream)
 {
 	return memcpy_async(__func__, dst, destMax, src, count, kind, stream);
-}
-
-int32_t rtMemcpyAsyncWithoutCheckKind(void *dst, uint64_t destMax, const void *src, uint64_t cnt, uint32_t, void *stm)
-{
-	return memcpy_async(__func__, dst, destMax, src, cnt, ACL_MEMCPY_DEFAULT, stm);
 }
 
 aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind)

@@ -3,7 +3,7 @@
 #include "lib/acl/copy.h"
 #include "lib/acl/capture.h"
 #include "lib/acl/profile.h"
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 
 #include <algorithm>
 
@@ -189,6 +189,7 @@ static void check_directions(const batch &b)
 
 static aclError run(const batch &b, core::stream *s, bool async)
 {
+	const noted_task task(s);
 	aclError err = refuse_hot(b.call);
 
 	if (unlikely(documents_count()))
@@ -199,7 +200,6 @@ static aclError run(const batch &b, core::stream *s, bool async)
 		});
 	if (unlikely(s->order) && !err)
 		core::copy_check_batch(s, core::copy_list(b.dsts, b.srcs, b.sizes, sizeof(void *)), b.n);
-	self().tasks += !err;
 	return err;
 }
 
@@ -225,8 +225,12 @@ static aclError check_items(const batch &b)
 	return each_attribute(b, [&](size_t from, size_t end, core::sides said) {
 		aclError bad = ACL_SUCCESS;
 
-		for (; from < end && !bad; from++)
+		for (; from < end && !bad; from++) {
 			bad = check_item(b, from, core::translate_both(b.dsts[from], b.srcs[from]), said, false);
+			if (!bad && (core::check_memory(b.dsts[from], b.sizes[from], true) ||
+				     core::check_memory(b.srcs[from], b.sizes[from], false)))
+				bad = bad_item(b, from, ACL_ERROR_RT_PARAM_INVALID, error_text());
+		}
 		return bad;
 	});
 }

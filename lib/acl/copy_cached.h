@@ -7,29 +7,31 @@
 
 namespace usdma::acl {
 
-/* All checks of aclrtMemcpyAsync hold, and both ranges are in this thread's translation cache. False: not so, nothing
- * was done. */
-inline __attribute__((always_inline)) bool try_cached(void *dst, size_t max, const void *src, size_t count, u32 kind,
-						      aclrtStream stream)
+/* The copy's cookie, if all checks of aclrtMemcpyAsync hold, and both ranges are in this thread's translation cache. 0:
+ * not so, nothing was done. */
+inline __attribute__((always_inline)) u64 try_cached(void *dst, size_t max, const void *src, size_t count, u32 kind,
+						     aclrtStream stream)
 {
 	const core::read_section in;
 	const context *c = likely(in) ? current_now() : nullptr;
 
 	if (unlikely(!c || (stream && !stream_live(stream)) || count > max ||
 		     kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || dst == src))
-		return false;
+		return 0;
 	core::stream *s = stream ? as_stream(stream) : c->deflt;
-	return likely(owner_of(s) == c) ? core::copy_fast(core::thread_here()->cache, s, dst, src, count, true) != 0 :
-					  false;
+	return likely(owner_of(s) == c) ? core::copy_fast(core::thread_here()->cache, s, dst, src, count, true) : 0;
 }
 
 /* False: nothing was done; aclrtMemcpyAsync() does it, or names the error. */
 inline bool memcpy_async_at_once(void *dst, size_t max, const void *src, size_t count, u32 kind, aclrtStream stream)
 {
-	if (unlikely(kind >= ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE || !try_cached(dst, max, src, count, kind, stream)))
-		return false;
-	self().tasks++;
-	return true;
+	const u64 cookie = likely(kind < ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) ?
+				   try_cached(dst, max, src, count, kind, stream) :
+				   0;
+
+	if (likely(cookie))
+		note_copy(cookie);
+	return cookie != 0;
 }
 
 } // namespace usdma::acl

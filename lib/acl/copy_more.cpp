@@ -38,7 +38,7 @@ static aclError check_desc_supported(const char *call, aclrtMemcpyKind kind)
 
 static bool on_device(const core::translation &p, unsigned slot)
 {
-	return p.cls == core::mem_class::device && p.size && p.slot == slot;
+	return p.cls == core::mem_class::device && p.size && p.slot == slot && !core::is_remote(p);
 }
 
 static aclError check_desc_address(const char *call, const void *desc)
@@ -239,7 +239,7 @@ aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream 
 	if (!on_device(core::translate(desc), s->dev->slot))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "desc %p is not memory of the stream's device",
 			     desc);
-	self().tasks++;
+	const noted_task task(s);
 	return submit(__func__, s, [=](core::stream *to) { return core::copy_indirect_async(to, desc); },
 		      {{desc, sizeof(memcpy_desc)}});
 }
@@ -261,7 +261,7 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
 	err = get_stream(__func__, stream, &s);
 	if (err)
 		return err;
-	self().tasks++;
+	const noted_task task(s);
 	return submit(__func__, s,
 		      [=](core::stream *to) { return copy_cells(to, dst, src, count, dstDataOffset, srcDataOffset); },
 		      {{dst, sizeof(*dst)}, {src, sizeof(*src)}});
@@ -319,7 +319,7 @@ aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t sp
 		err = capture_allows_pageable(__func__, s);
 	if (err)
 		return err;
-	self().tasks++;
+	const noted_task task(s);
 	return submit(__func__, s, [=](core::stream *to) { return core::copy_2d_async(to, r); },
 		      {{dst, dpitch * (height - 1) + width}, {src, spitch * (height - 1) + width}});
 }
@@ -342,7 +342,7 @@ aclError aclrtReduceAsync(void *dst, const void *src, uint64_t count, aclrtReduc
 		err = get_stream(__func__, stream, &s);
 	if (err)
 		return err;
-	self().tasks++;
+	const noted_task task(s);
 	return submit(
 		__func__, s,
 		[=](core::stream *to) { return core::reduce_async(to, dst, src, count, t->element, op_of(kind)); },

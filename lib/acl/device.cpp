@@ -115,6 +115,7 @@ static aclError synchronize(const char *call, deadline until)
 		code = capture_allows_sync(call);
 	if (code)
 		return code;
+	core::stream_error e;
 	const int late = core::device_sync(dev, until);
 	if (late == -EDEADLK || (late == -ETIMEDOUT && !dev->lost()))
 		return core_fault(call, late, at::wait);
@@ -122,8 +123,8 @@ static aclError synchronize(const char *call, deadline until)
 	 * A stream's failure is also reported here but stays pending: the stream's own synchronisation must return
 	 * it.
 	 */
-	const int err = late ? late : core::device_peek_error(dev);
-	return err ? task_failed(call, dev, no_stream, err) : ACL_SUCCESS;
+	const int err = late ? late : core::device_peek_error(dev, &e);
+	return err ? task_failed(call, dev, e, err) : ACL_SUCCESS;
 }
 
 static aclError abort_device(const char *call, core::device *dev, deadline until)
@@ -162,27 +163,6 @@ aclError aclrtSetDevice(int32_t deviceId)
 	return ACL_SUCCESS;
 }
 
-aclError aclrtResetDevice(int32_t deviceId)
-{
-	return reset(__func__, deviceId, false);
-}
-
-aclError aclrtResetDeviceForce(int32_t deviceId)
-{
-	return reset(__func__, deviceId, true);
-}
-
-aclError aclrtGetDevice(int32_t *deviceId)
-{
-	if (!deviceId)
-		return bad_arg(__func__, "deviceId is NULL");
-	const context_guard c;
-	if (!c)
-		return no_context(__func__);
-	*deviceId = c->id;
-	return ACL_SUCCESS;
-}
-
 aclError aclrtGetDeviceCount(uint32_t *count)
 {
 	const int n = visible_count();
@@ -199,18 +179,6 @@ aclError aclrtGetDeviceCount(uint32_t *count)
 				"ascend)");
 	*count = uint32_t(n);
 	return ACL_SUCCESS;
-}
-
-aclError aclrtSynchronizeDevice(void)
-{
-	return synchronize(__func__, deadline::never());
-}
-
-aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout)
-{
-	if (timeout == 0 || timeout < -1)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
-	return synchronize(__func__, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
 }
 
 aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
@@ -236,28 +204,6 @@ aclError aclrtDeviceTaskAbort(int32_t deviceId, uint32_t timeout)
 	return err;
 }
 
-aclError aclrtRegDeviceStateCallback(const char *regName, aclrtDeviceStateCallback callback, void *args)
-{
-	return state_hooks->set(__func__, regName, callback, args);
-}
-
-aclError aclrtSetDeviceTaskAbortCallback(const char *regName, aclrtDeviceTaskAbortCallback callback, void *args)
-{
-	return abort_hooks->set(__func__, regName, callback, args);
-}
-
-aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)
-{
-	const int slot = slot_of(deviceId);
-
-	if (!active)
-		return bad_arg(__func__, "active is NULL");
-	if (flags)
-		return bad_arg(__func__, "flags must be NULL");
-	if (slot < 0)
-		return no_device(__func__, deviceId);
-	*active = primary_of(unsigned(slot)) != nullptr;
-	return ACL_SUCCESS;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_device.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Device information: numbers, attributes, utilization, topology, peers. */
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include "lib/core/memory/memory.h"
 #include "lib/acl/copy.h"
 #include "lib/acl/soc.h"
@@ -53,8 +53,7 @@ static aclError memory_size(const char *call, int slot, int64_t *value)
 /* Attributes of parts that a copy engine lacks. */
 static bool lacking_attr(int attr)
 {
-	return attr == ACL_DEV_ATTR_AICPU_CORE_NUM ||
-	       (attr >= ACL_DEV_ATTR_WARP_SIZE && attr <= ACL_DEV_ATTR_MAX_BLOCK_DIM_Z) ||
+	return (attr >= ACL_DEV_ATTR_WARP_SIZE && attr <= ACL_DEV_ATTR_MAX_BLOCK_DIM_Z) ||
 	       attr == ACL_DEV_ATTR_L2_CACHE_SIZE;
 }
 
@@ -79,6 +78,9 @@ static aclError device_attr(const char *call, int slot, int attr, int64_t *value
 	case ACL_DEV_ATTR_AICORE_CORE_NUM:
 	case ACL_DEV_ATTR_CUBE_CORE_NUM:
 		*value = soc_cube_cores;
+		return ACL_SUCCESS;
+	case ACL_DEV_ATTR_AICPU_CORE_NUM:
+		*value = soc_ai_cpus;
 		return ACL_SUCCESS;
 	case ACL_DEV_ATTR_VECTOR_CORE_NUM:
 		*value = soc_vector_cores;
@@ -140,7 +142,11 @@ static aclError no_atomics(const char *call, uint32_t *capabilities, const aclrt
 
 /* ---- peers ------------------------------------------------------------------------------------------ */
 
-static u8 peer_enabled[core::max_devices][core::max_devices];
+/*
+ * How often it was enabled less disabled: the driver counts, per process, and resets of devices leave it
+ * (devdrv_enable_p2p, devdrv_flush_p2p in its devdrv_ctrl.c).
+ */
+static u32 peer_enabled[core::max_devices][core::max_devices];
 
 /* "Both directions must be set to take effect" (the driver's ascend_hal.h, halDeviceEnableP2P). */
 aclError check_peers(const char *call, unsigned a, unsigned b)
@@ -152,7 +158,19 @@ aclError check_peers(const char *call, unsigned a, unsigned b)
 		     user_of(a), user_of(b));
 }
 
-static aclError set_peer(const char *call, s32 peer, u8 on)
+/* False: it is not enabled. */
+static bool count_peer(unsigned from, unsigned to, bool on)
+{
+	u32 *const n = &peer_enabled[from][to];
+	u32 now = load_relaxed(n);
+
+	while (on || now)
+		if (cmpxchg_acq_rel(n, &now, on ? now + 1 : now - 1))
+			return true;
+	return false;
+}
+
+static aclError set_peer(const char *call, s32 peer, bool on)
 {
 	const int slot = slot_of(peer);
 	const context_guard c;
@@ -163,8 +181,7 @@ static aclError set_peer(const char *call, s32 peer, u8 on)
 		return bad_arg(call, "peerDeviceId %d is the current device itself", peer);
 	if (slot < 0)
 		return no_device(call, peer);
-	const u8 before = exchange_acq_rel(&peer_enabled[c->dev->slot][slot], on);
-	if (!on && !before)
+	if (!count_peer(c->dev->slot, unsigned(slot), on))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "access to device %d is not enabled", peer);
 	return ACL_SUCCESS;
 }
@@ -179,6 +196,22 @@ static aclError map_number(const char *call, s32 in, int32_t *out, s32 value)
 	return ACL_SUCCESS;
 }
 
+/* The user's number of a slot that may be negative; -1: there is none. */
+static s32 visible_as(s32 slot)
+{
+	return slot < 0 ? -1 : user_of(unsigned(slot));
+}
+
+static bool lost(int slot)
+{
+	const core::slot_guard dev{unsigned(slot)};
+
+	return dev && dev->lost();
+}
+
+/* Modules are parts of an NPU (rtGetDeviceInfo); only the system module has the device's numbers. */
+inline constexpr s32 module_system = 0, info_phy_chip = 18, info_super_pod = 26;
+
 /* The number itself if the machine has such a device, else -1. */
 static s32 present(s32 id)
 {
@@ -192,90 +225,12 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus)
-{
-	const int slot = slot_of(deviceId);
-
-	if (!deviceStatus)
-		return bad_arg(__func__, "deviceStatus is NULL");
-	if (slot < 0)
-		return no_device(__func__, deviceId);
-	const core::slot_guard dev{unsigned(slot)};
-	*deviceStatus = dev && dev->lost() ? ACL_RT_DEVICE_STATUS_ABNORMAL : ACL_RT_DEVICE_STATUS_NORMAL;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value)
-{
-	const int slot = slot_of(deviceId);
-
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	if (slot < 0)
-		return no_device(__func__, deviceId);
-	return device_attr(__func__, slot, attr, value);
-}
-
-int32_t rtGetDeviceInfo(uint32_t deviceId, int32_t moduleType, int32_t infoType, int64_t *val)
-{
-	const int slot = slot_of(deviceId);
-
-	if (!val)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "val is NULL");
-	if (slot < 0)
-		return no_device(__func__, deviceId);
-	/* Modules are parts of an NPU; only the system module has the device's numbers. */
-	*val = moduleType == 0 && (infoType == 18 || infoType == 26) ? slot : 0;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetDeviceCapability(int32_t deviceId, aclrtDevFeatureType devFeatureType, int32_t *value)
-{
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	if (slot_of(deviceId) < 0)
-		return no_device(__func__, deviceId);
-	if (devFeatureType != ACL_FEATURE_TSCPU_TASK_UPDATE_SUPPORT_AIC_AIV &&
-	    devFeatureType != ACL_FEATURE_SYSTEM_MEMQ_EVENT_CROSS_DEV)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "devFeatureType %d is unknown", devFeatureType);
-	*value = ACL_DEV_FEATURE_NOT_SUPPORT;
-	return ACL_SUCCESS;
-}
-
 aclError aclrtDeviceGetStreamPriorityRange(int32_t *leastPriority, int32_t *greatestPriority)
 {
 	if (leastPriority)
 		*leastPriority = most_priority;
 	if (greatestPriority)
 		*greatestPriority = 0;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetDeviceUtilizationRate(int32_t deviceId, aclrtUtilizationInfo *utilizationInfo)
-{
-	if (!utilizationInfo)
-		return bad_arg(__func__, "utilizationInfo is NULL");
-	if (slot_of(deviceId) < 0)
-		return no_device(__func__, deviceId);
-	if (utilizationInfo->utilizationExtend)
-		return bad_arg(__func__, "utilizationExtend is reserved and must be NULL");
-	*utilizationInfo = {-1, -1, -1, -1, nullptr};
-	return ACL_SUCCESS;
-}
-
-aclError aclrtDeviceGetBareTgid(int32_t *pid)
-{
-	if (!pid)
-		return bad_arg(__func__, "pid is NULL");
-	*pid = getpid();
-	return ACL_SUCCESS;
-}
-
-int32_t rtDeviceGetBareTgid(uint32_t *pid)
-{
-	if (!pid)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pid is NULL");
-	*pid = uint32_t(getpid());
 	return ACL_SUCCESS;
 }
 
@@ -295,70 +250,6 @@ aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid)
 	half[0] = fnv(name, 0xcbf29ce484222325);
 	half[1] = fnv(name, half[0]);
 	memcpy(uuid->bytes, half, sizeof(half));
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetLogicDevIdByUserDevId(const int32_t userDevid, int32_t *const logicDevId)
-{
-	return map_number(__func__, userDevid, logicDevId, slot_of(userDevid));
-}
-
-int32_t rtGetLogicDevIdByUserDevId(const int32_t userDevId, int32_t *const logicDevId)
-{
-	return map_number(__func__, userDevId, logicDevId, slot_of(userDevId));
-}
-
-aclError aclrtGetUserDevIdByLogicDevId(const int32_t logicDevId, int32_t *const userDevid)
-{
-	return map_number(__func__, logicDevId, userDevid, logicDevId < 0 ? -1 : user_of(unsigned(logicDevId)));
-}
-
-aclError aclrtGetLogicDevIdByPhyDevId(const int32_t phyDevId, int32_t *const logicDevId)
-{
-	return map_number(__func__, phyDevId, logicDevId, present(phyDevId));
-}
-
-aclError aclrtGetPhyDevIdByLogicDevId(const int32_t logicDevId, int32_t *const phyDevId)
-{
-	return map_number(__func__, logicDevId, phyDevId, present(logicDevId));
-}
-
-aclError aclrtGetPhyDevIdByUserDevId(const int32_t userDevId, int32_t *const phyDevId)
-{
-	return map_number(__func__, userDevId, phyDevId, slot_of(userDevId));
-}
-
-aclError aclrtGetUserDevIdByPhyDevId(const int32_t phyDevId, int32_t *const userDevId)
-{
-	return map_number(__func__, phyDevId, userDevId, phyDevId < 0 ? -1 : user_of(unsigned(phyDevId)));
-}
-
-int32_t rtGetDevicePhyIdByIndex(uint32_t devIndex, uint32_t *phyId)
-{
-	return map_number(__func__, s32(devIndex), reinterpret_cast<int32_t *>(phyId), slot_of(devIndex));
-}
-
-int32_t rtGetDeviceIndexByPhyId(uint32_t phyId, uint32_t *devIndex)
-{
-	return map_number(__func__, s32(phyId), reinterpret_cast<int32_t *>(devIndex), user_of(phyId));
-}
-
-aclError aclrtGetDevicesTopo(uint32_t deviceId, uint32_t otherDeviceId, uint64_t *value)
-{
-	const int a = slot_of(deviceId), b = slot_of(otherDeviceId);
-
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	if (a < 0 || b < 0)
-		return no_device(__func__, a < 0 ? deviceId : otherDeviceId);
-	*value = numa_of(a) == numa_of(b) ? ACL_RT_DEVS_TOPOLOGY_PHB : ACL_RT_DEVS_TOPOLOGY_SYS;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtSetTsDevice(aclrtTsId tsId)
-{
-	if (tsId < ACL_TS_ID_AICORE || tsId >= ACL_TS_ID_RESERVED)
-		return bad_arg(__func__, "tsId %d is unknown", tsId);
 	return ACL_SUCCESS;
 }
 
@@ -426,77 +317,16 @@ aclError aclrtDeviceGetP2PAtomicCapabilities(uint32_t *capabilities, const aclrt
 	return no_atomics(__func__, capabilities, operations, count);
 }
 
-aclError aclrtDeviceL2CacheFlush(void *rsv)
-{
-	if (rsv)
-		return bad_arg(__func__, "rsv must be NULL");
-	return has_context() ? ACL_SUCCESS : no_context(__func__);
-}
-
-aclError aclrtGetMemUceInfo(int32_t deviceId, aclrtMemUceInfo *memUceInfoArray, size_t arraySize, size_t *retSize)
-{
-	if (!memUceInfoArray || !arraySize || !retSize)
-		return bad_arg(__func__, "memUceInfoArray or retSize is NULL, or arraySize is 0");
-	if (slot_of(deviceId) < 0)
-		return no_device(__func__, deviceId);
-	*retSize = 0;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId)
-{
-	if (!canAccessPeer)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "canAccessPeer is NULL");
-	if (deviceId == peerDeviceId)
-		return bad_arg(__func__, "deviceId and peerDeviceId are both %d", deviceId);
-	if (slot_of(deviceId) < 0 || slot_of(peerDeviceId) < 0)
-		return no_device(__func__, slot_of(deviceId) < 0 ? deviceId : peerDeviceId);
-	*canAccessPeer = 1;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags)
-{
-	if (flags)
-		return fault(__func__, ACL_ERROR_FEATURE_UNSUPPORTED, "flags is 0x%x, it must be 0", flags);
-	return set_peer(__func__, peerDeviceId, 1);
-}
-
-aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId)
-{
-	return set_peer(__func__, peerDeviceId, 0);
-}
-
-aclError aclrtDevicePeerAccessStatus(int32_t deviceId, int32_t peerDeviceId, int32_t *status)
-{
-	const int a = slot_of(deviceId), b = slot_of(peerDeviceId);
-
-	if (!status)
-		return bad_arg(__func__, "status is NULL");
-	if (a < 0 || b < 0)
-		return no_device(__func__, a < 0 ? deviceId : peerDeviceId);
-	*status = load_acquire(&peer_enabled[a][b]);
-	return ACL_SUCCESS;
-}
-
-static int32_t set_p2p(const char *call, uint32_t a, uint32_t b, u8 on)
+static int32_t set_p2p(const char *call, uint32_t a, uint32_t b, bool on)
 {
 	const int from = slot_of(a), to = int(b);
 
 	if (from < 0 || present(to) < 0)
 		return no_device(call, from < 0 ? a : b);
-	store_release(&peer_enabled[from][to], on);
+	count_peer(unsigned(from), unsigned(to), on);
 	return ACL_SUCCESS;
 }
 
-int32_t rtEnableP2P(uint32_t devIdDes, uint32_t phyIdSrc, uint32_t)
-{
-	return set_p2p(__func__, devIdDes, phyIdSrc, 1);
-}
-
-int32_t rtDisableP2P(uint32_t devIdDes, uint32_t phyIdSrc)
-{
-	return set_p2p(__func__, devIdDes, phyIdSrc, 0);
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_devinfo.h"

@@ -41,24 +41,19 @@ aclError get_event(const char *call, aclrtEvent handle, event_guard *out)
 	return likely(!err) ? ACL_SUCCESS : core::forked() ? no_context(call) : core_fault(call, err, at::memory);
 }
 
-static u64 kind_of(const core::event *e)
-{
-	return e->user[word_kind];
-}
-
 static bool can_wait(const core::event *e)
 {
-	return kind_of(e) == kind_default || (e->user[word_flags] & waitable);
+	return kind_of(e) == kind_default || (flags_of(e) & waitable);
 }
 
 static bool has_time(const core::event *e)
 {
-	return kind_of(e) == kind_default || (e->user[word_flags] & ACL_EVENT_TIME_LINE);
+	return kind_of(e) == kind_default || (flags_of(e) & ACL_EVENT_TIME_LINE);
 }
 
 static bool has_flag(const core::event *e, u32 flag)
 {
-	return kind_of(e) != kind_default && e->user[word_flags] & flag;
+	return kind_of(e) != kind_default && flags_of(e) & flag;
 }
 
 /* Kernels alone use such an event. */
@@ -96,8 +91,8 @@ aclError create_event(const char *call, aclrtEvent *out, event_kind kind, u32 fl
 		return fault(call, ACL_ERROR_RT_NO_EVENT_RESOURCE, "%s", error_text());
 	if (err)
 		return core_fault(call, err, at::memory);
-	e->user[word_kind] = kind;
-	e->user[word_flags] = flags;
+	e->user[word_context] = reinterpret_cast<u64>(context_handle(c.get()));
+	e->user[word_flags] = kind << 32 | flags;
 	*out = core::event_handle(e);
 	return ACL_SUCCESS;
 }
@@ -132,7 +127,7 @@ static aclError record(const char *call, aclrtEvent event, aclrtStream stream, b
 	if (unlikely(e->dev != s->dev))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "event %p belongs to another device than the stream",
 			     event);
-	note_task();
+	const noted_task task(s);
 	const int bad = external || (share_of(e) && captures(s)) ? err_captured :
 			share_of(e)                              ? shared_record(e, s) :
 								   core::event_record(e, s);
@@ -157,7 +152,7 @@ static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, dea
 		return err;
 	if (!can_wait(e))
 		return unsupported(call, "event %p was made without ACL_EVENT_SYNC: streams cannot wait for it", event);
-	note_task();
+	const noted_task task(s);
 	if ((captures(s) || is_captured(e) || external) && capture_wait(call, s, e, external, &err))
 		return err;
 	if (share_of(e))
@@ -170,11 +165,27 @@ static aclError wait(const char *call, aclrtStream stream, aclrtEvent event, dea
 /* Events that the host cannot see: those of a capture in progress (107028), and EXTERNAL ones (207000). */
 static aclError hidden(const char *call, core::event *e)
 {
-	if (is_captured(e))
-		return event_captured(call, e);
-	if (kind_of(e) == kind_flag && e->user[word_flags] & ACL_EVENT_EXTERNAL)
+	if (kind_of(e) == kind_flag && flags_of(e) & ACL_EVENT_EXTERNAL)
 		return unsupported(call, "event %p was made with ACL_EVENT_EXTERNAL", core::event_handle(e));
-	return ACL_SUCCESS;
+	return is_captured(e) ? event_captured(call, e) : ACL_SUCCESS;
+}
+
+/* A failure that has stopped the context of this handle is what the runtime says of all of its events. */
+static aclError check_context(const char *call, const void *handle)
+{
+	aclError failed = ACL_SUCCESS;
+	{
+		const core::read_section in;
+
+		if (const context *c = in ? context_find(handle) : nullptr)
+			failed = context_failure(c);
+	}
+	return likely(!failed) ? ACL_SUCCESS : fault(call, failed, "a task of the context failed, which stopped it");
+}
+
+static aclError check_context(const char *call, const core::event *e)
+{
+	return check_context(call, reinterpret_cast<const void *>(e->user[word_context]));
 }
 
 /* What its stream never comes to is not reached. */
@@ -190,6 +201,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 {
 	event_guard e;
 	const aclError err = get_event(call, event, &e);
+	core::stream_error failed;
 	int bad;
 
 	if (err)
@@ -204,8 +216,8 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never())))
 		return core_fault(call, bad, at::event);
 	if (likely(!bad) && !share_of(e))
-		bad = core::event_see_error(e);
-	return likely(!bad) ? ACL_SUCCESS : task_failed(call, e, no_stream, bad);
+		bad = core::event_see_error(e, &failed);
+	return likely(!bad) ? check_context(call, e) : task_failed(call, e, failed, bad);
 }
 
 static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 *ns)
@@ -270,18 +282,6 @@ aclError aclrtDestroyEvent(aclrtEvent event)
 	return err ? err : check(__func__, core::event_destroy(event), at::submit);
 }
 
-aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)
-{
-	return record(__func__, event, stream);
-}
-
-aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag)
-{
-	if (!event || flag > ACL_EVENT_RECORD_EXTERNAL)
-		return bad_arg(__func__, "event is NULL, or flag %u is unknown", flag);
-	return record(__func__, event, stream, flag == ACL_EVENT_RECORD_EXTERNAL);
-}
-
 aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 {
 	event_guard e;
@@ -296,26 +296,9 @@ aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)
 		return err;
 	if (kind_of(e) == kind_ex || !can_wait(e))
 		return unsupported(__func__, "event %p is an Ex event, or was made without ACL_EVENT_SYNC", event);
-	note_task();
+	const noted_task task(s);
 	const int bad = core::event_reset(e, s);
 	return bad == err_captured ? capture_reset(__func__, s, e) : check(__func__, bad, at::submit);
-}
-
-aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)
-{
-	event_guard e;
-
-	if (!status)
-		return bad_arg(__func__, "status is NULL");
-	const aclError err = get_event(__func__, event, &e);
-	if (err)
-		return err;
-	if (kind_of(e) == kind_ex)
-		return unsupported(__func__, "event %p is an Ex event: use aclrtQueryEventStatus", event);
-	if (const aclError refused = hidden(__func__, e))
-		return refused;
-	*status = state_of(e) == core::event_state::pending ? ACL_EVENT_STATUS_NOT_READY : ACL_EVENT_STATUS_COMPLETE;
-	return ACL_SUCCESS;
 }
 
 aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)
@@ -329,40 +312,13 @@ aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *statu
 		return err;
 	if (const aclError refused = hidden(__func__, e))
 		return refused;
+	if (const aclError failed = check_context(__func__, e))
+		return failed;
 	const core::event_state state = state_of(e);
 	const bool complete = state == core::event_state::done ||
 			      (state == core::event_state::never && kind_of(e) == kind_ex);
 	*status = complete ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
 	return ACL_SUCCESS;
-}
-
-aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status)
-{
-	event_guard e;
-
-	if (!status)
-		return bad_arg(__func__, "status is NULL");
-	const aclError err = get_event(__func__, event, &e);
-	if (err)
-		return err;
-	if (kind_of(e) == kind_ex)
-		return unsupported(__func__, "event %p is an Ex event", event);
-	if (const aclError refused = hidden(__func__, e))
-		return refused;
-	*status = core::event_waits(e) ? ACL_EVENT_WAIT_STATUS_NOT_READY : ACL_EVENT_WAIT_STATUS_COMPLETE;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtSynchronizeEvent(aclrtEvent event)
-{
-	return synchronize(__func__, event, deadline::never());
-}
-
-aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)
-{
-	if (timeout == 0 || timeout < -1)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
-	return synchronize(__func__, event, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
 }
 
 aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)
@@ -400,23 +356,6 @@ aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)
 	return err;
 }
 
-aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)
-{
-	return wait(__func__, stream, event, default_wait());
-}
-
-aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout)
-{
-	event_guard e;
-	const aclError err = get_event(__func__, event, &e);
-
-	if (err)
-		return err;
-	if (timeout < 0)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d s, it must not be below 0", timeout);
-	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never());
-}
-
 aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout, uint32_t flag)
 {
 	if (!event || flag > ACL_EVENT_WAIT_EXTERNAL)
@@ -425,24 +364,6 @@ aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint
 		return bad_arg(__func__, "timeout is %u s, with EXTERNAL it must be 0", timeout);
 	return wait(__func__, stream, event, timeout ? deadline::in_ms(u64(timeout) * 1000) : deadline::never(),
 		    flag == ACL_EVENT_WAIT_EXTERNAL);
-}
-
-aclError aclrtSetOpWaitTimeout(uint32_t timeout)
-{
-	store_relaxed(&op_wait_s, timeout);
-	return ACL_SUCCESS;
-}
-
-aclError aclrtSetOpExecuteTimeOut(uint32_t timeout)
-{
-	store_relaxed(&op_execute_us, u64(timeout) * 1000000);
-	return ACL_SUCCESS;
-}
-
-aclError aclrtSetOpExecuteTimeOutWithMs(uint32_t timeout)
-{
-	store_relaxed(&op_execute_us, u64(timeout) * 1000);
-	return ACL_SUCCESS;
 }
 
 aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout)
@@ -455,45 +376,6 @@ aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t *actualTimeout)
 	return ACL_SUCCESS;
 }
 
-aclError aclrtGetOpTimeOutInterval(uint64_t *interval)
-{
-	if (!interval)
-		return bad_arg(__func__, "interval is NULL");
-	*interval = execute_interval_us;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetOpExecuteTimeout(uint32_t *const timeoutMs)
-{
-	if (!timeoutMs)
-		return bad_arg(__func__, "timeoutMs is NULL");
-	*timeoutMs = u32(std::min<u64>(load_relaxed(&op_execute_us) / 1000, UINT32_MAX));
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId)
-{
-	event_guard e;
-
-	if (!eventId)
-		return bad_arg(__func__, "eventId is NULL");
-	const aclError err = get_event(__func__, event, &e);
-	if (err)
-		return err;
-	if (has_flag(e, of_others))
-		return unsupported(__func__, "event %p was made with ACL_EVENT_IPC or ACL_EVENT_EXTERNAL", event);
-	*eventId = e->id;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtGetEventAvailNum(uint32_t *eventCount)
-{
-	if (!eventCount)
-		return bad_arg(__func__, "eventCount is NULL");
-	if (!has_context())
-		return no_context(__func__);
-	*eventCount = u32(most_events - std::min(most_events, core::event_live()));
-	return ACL_SUCCESS;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_event.h"

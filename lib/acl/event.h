@@ -3,11 +3,21 @@
 #pragma once
 
 #include "lib/acl/state.h"
-#include "lib/core/ipc/share.h"
+#include "lib/share/share.h"
 
 namespace usdma::acl {
 
 enum event_kind : u64 { kind_default, kind_flag, kind_ex };
+
+/* One word has both. */
+inline u64 kind_of(const core::event *e)
+{
+	return e->user[word_flags] >> 32;
+}
+inline u32 flags_of(const core::event *e)
+{
+	return u32(e->user[word_flags]);
+}
 
 inline core::event *as_event(aclrtEvent e)
 {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <mutex>
 #include <new>
 
@@ -52,13 +51,16 @@ int share_event(core::event *e)
 struct shared_step {
 	core::share *share;
 	u64 number;
-	u32 polls = 0;
+	bool waits;
+	u64 checked_ns = 0; /* whether the number comes */
 };
 
 static void step_done(void *arg)
 {
 	auto *step = static_cast<shared_step *>(arg);
 
+	if (step->waits)
+		core::share_unlisten(step->share);
 	core::share_unref(step->share);
 	delete step;
 }
@@ -72,6 +74,7 @@ static int reach(void *arg)
 	/* Records of several streams may complete in any order: the greatest number counts. */
 	while (now < step->number && !cmpxchg_acq_rel(word, &now, step->number))
 		;
+	core::share_report_later(step->share);
 	return 1;
 }
 
@@ -92,24 +95,33 @@ static bool never_comes(core::share *share, u64 number)
 	return !core::share_owed_by(share, number) && !has_reached(share, number);
 }
 
-/* Polled at least every 200 us. */
+/* The exit of a process is not reported: checked each 50 ms at least. */
 static int is_reached(void *arg)
 {
+	static constexpr u64 every_ns = 10 * ns_per_ms;
 	auto *step = static_cast<shared_step *>(arg);
 
 	if (has_reached(step->share, step->number))
 		return 1;
-	return ++step->polls % 64 == 0 && never_comes(step->share, step->number) ? -EOWNERDEAD : 0;
+	const u64 now = now_ns();
+	if (now - step->checked_ns < every_ns)
+		return 0;
+	step->checked_ns = now;
+	return never_comes(step->share, step->number) ? -EOWNERDEAD : 0;
 }
 
-static int push(core::stream *s, core::share *share, u64 number, int (*check)(void *), deadline until)
+/* Also without an accepted step its wait is over. */
+static int push(core::stream *s, const shared_step &what, int (*check)(void *), deadline until, u8 by)
 {
-	auto *step = new (std::nothrow) shared_step{share, number};
+	auto *step = new (std::nothrow) shared_step(what);
 
-	if (!step)
+	if (!step) {
+		if (what.waits)
+			core::share_unlisten(what.share);
 		return no_memory("a shared event's step");
-	core::share_ref(share);
-	return core::stream_wait_check(s, check, step_done, step, until, nullptr, core::changed_by_others);
+	}
+	core::share_ref(step->share);
+	return core::stream_wait_check(s, check, step_done, step, until, nullptr, by);
 }
 
 /* Serialises the records of a process: the owed number only grows. */
@@ -145,19 +157,30 @@ int shared_record(core::event *e, core::stream *s)
 {
 	core::share *share = share_of(e);
 	u64 before;
-	const u64 number = take_number(share, &before);
-	const int err = push(s, share, number, reach, deadline::never());
 
-	if (err)
-		give_number_back(share, number, before);
+	/* A report that is due is made by its thread. */
+	if (const int err = core::progress_start())
+		return err;
+	const u64 number = take_number(share, &before);
+	const int err = push(s, {share, number, false}, reach, deadline::never(), core::changed_by_library);
+
+	if (!err) {
+		core::share_report_now(share);
+		return 0;
+	}
+	give_number_back(share, number, before);
+	core::share_report(share);
 	return err;
 }
 
 int shared_wait(core::event *e, core::stream *s, deadline until)
 {
 	core::share *share = share_of(e);
+	const u64 number = load_acquire(word_of(share, word_recorded));
+	const bool reported = core::share_listen(share);
 
-	return push(s, share, load_acquire(word_of(share, word_recorded)), is_reached, until);
+	return push(s, {share, number, true}, is_reached, until,
+		    reported ? core::changed_by_library : core::changed_by_others);
 }
 
 core::event_state shared_query(core::event *e)
@@ -171,23 +194,44 @@ core::event_state shared_query(core::event *e)
 									core::event_state::pending;
 }
 
-/* The other process cannot wake this one: polls with increasing intervals. */
+/* Sleeps until another process may have recorded, or whether it has exited is due. */
+static void sleep_for_record(bool reported, u32 seen, deadline until, u64 *nap_ns)
+{
+	static constexpr u64 longest = 500 * ns_per_us, reported_ns = 50 * ns_per_ms;
+
+	core::bell_wait(seen, std::min(until.at(), now_ns() + (reported ? reported_ns : *nap_ns)));
+	*nap_ns = std::min(2 * *nap_ns, longest);
+}
+
+static int wait_for_record(core::share *share, u64 number, bool reported, deadline until)
+{
+	u64 nap_ns = 5 * ns_per_us, checked_ns = now_ns();
+
+	for (;;) {
+		const u32 seen = core::bell_rings();
+
+		if (has_reached(share, number))
+			return 0;
+		if (until.passed())
+			return fail(ETIMEDOUT, "the event was not reached in time");
+		sleep_for_record(reported, seen, until, &nap_ns);
+		if (now_ns() - checked_ns < 10 * ns_per_ms)
+			continue;
+		checked_ns = now_ns();
+		if (never_comes(share, number))
+			return fail(EOWNERDEAD, "the process that recorded the event has ended before it was reached");
+	}
+}
+
 int shared_sync(core::event *e, deadline until)
 {
 	core::share *share = share_of(e);
-	const u64 recorded = load_acquire(word_of(share, word_recorded));
-	timespec nap = {0, 5000};
+	const u64 number = load_acquire(word_of(share, word_recorded));
+	const bool reported = core::share_listen(share);
+	const int err = wait_for_record(share, number, reported, until);
 
-	for (u32 polls = 1; !has_reached(share, recorded); polls++) {
-		if (polls % 32 == 0 && never_comes(share, recorded))
-			return fail(EOWNERDEAD, "the process that recorded the event has ended before it was reached");
-		if (until.passed())
-			return fail(ETIMEDOUT, "the event was not reached in time");
-		nanosleep(&nap, nullptr);
-		if (nap.tv_nsec < 500000)
-			nap.tv_nsec *= 2;
-	}
-	return 0;
+	core::share_unlisten(share);
+	return err;
 }
 
 } // namespace usdma::acl

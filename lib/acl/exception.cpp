@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* Each ~0: cannot be said. */
-struct aclrtExceptionInfo {
+struct rtExceptionInfo {
 	uint32_t task, stream, thread, device, code;
 };
 
@@ -38,18 +38,24 @@ static u32 device_here()
 }
 
 /* The failure that stopped the thread's context, which each later call on it returns. */
-static bool was_reported(aclError code)
+static bool was_reported(const core::stream_error &e)
 {
 	const context_guard c;
 
-	return c && context_failure(c.get()) == code && exchange_acq_rel(&c->failure_reported, 1u);
+	return c && context_failure(c.get()) && c->stream == e.stream && c->number == e.number &&
+	       exchange_acq_rel(&c->failure_reported, 1u);
 }
 
-void report_exception(u32 stream, aclError code)
+static u32 id_of(u64 number)
+{
+	return number ? u32(number) : ~0u;
+}
+
+void report_exception(const core::stream_error &e, aclError code)
 {
 	callback_list now;
 
-	if (code == ACL_ERROR_RT_STREAM_ABORT || was_reported(code))
+	if (code == ACL_ERROR_RT_STREAM_ABORT || was_reported(e))
 		return;
 	{
 		std::lock_guard guard(lock);
@@ -58,7 +64,7 @@ void report_exception(u32 stream, aclError code)
 	/* A call that fails in a callback leaves nothing to the caller of the synchronisation. */
 	const saved_error text;
 	const aclError last = self().last_error;
-	aclrtExceptionInfo info{~0u, stream, uint32_t(gettid()), device_here(), uint32_t(code)};
+	aclrtExceptionInfo info{id_of(e.number), id_of(e.stream), uint32_t(gettid()), device_here(), uint32_t(code)};
 	for (unsigned i = 0; i < now.count; i++)
 		if (now.fn[i])
 			now.fn[i](&info);
@@ -106,29 +112,6 @@ aclError aclrtExceptionInfoCallbackUnregister(aclrtExceptionInfoCallback callbac
 	return ACL_SUCCESS;
 }
 
-uint32_t aclrtGetTaskIdFromExceptionInfo(const aclrtExceptionInfo *info)
-{
-	return info ? info->task : ~0u;
-}
-
-uint32_t aclrtGetStreamIdFromExceptionInfo(const aclrtExceptionInfo *info)
-{
-	return info ? info->stream : ~0u;
-}
-
-uint32_t aclrtGetThreadIdFromExceptionInfo(const aclrtExceptionInfo *info)
-{
-	return info ? info->thread : ~0u;
-}
-
-uint32_t aclrtGetDeviceIdFromExceptionInfo(const aclrtExceptionInfo *info)
-{
-	return info ? info->device : ~0u;
-}
-
-uint32_t aclrtGetErrorCodeFromExceptionInfo(const aclrtExceptionInfo *info)
-{
-	return info ? info->code : ~0u;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_exception.h"

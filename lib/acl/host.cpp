@@ -74,29 +74,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtMallocHost(void **hostPtr, size_t size)
-{
-	return allocate(__func__, hostPtr, size, nullptr);
-}
-
-aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cfg)
-{
-	return allocate(__func__, ptr, size, cfg);
-}
-
-aclError aclrtFreeHost(void *hostPtr)
-{
-	return release(__func__, hostPtr);
-}
-
-aclError aclrtFreeHostWithDevSync(void *hostPtr)
-{
-	if (!hostPtr)
-		return bad_arg(__func__, "hostPtr is NULL");
-	const aclError err = aclrtSynchronizeDevice();
-	return err ? err : release(__func__, hostPtr);
-}
-
 aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr)
 {
 	constexpr u32 valid = ACL_HOST_REGISTER_IOMEMORY | ACL_HOST_REGISTER_READONLY;
@@ -138,33 +115,6 @@ aclError aclrtHostUnregister(void *ptr)
 	return check(__func__, err, at::memory);
 }
 
-aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag)
-{
-	if (!pHost || !pDevice)
-		return bad_arg(__func__, "pHost or pDevice is NULL");
-	if (flag)
-		return bad_arg(__func__, "flag is 0x%x, it must be 0", flag);
-	if (!has_context())
-		return no_context(__func__);
-	u64 flags;
-	if (!core::host_registration(pHost, &flags) || !(flags & ACL_HOST_REG_MAPPED))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "pHost %p is not registered as mapped", pHost);
-	*pDevice = pHost;
-	return ACL_SUCCESS;
-}
-
-aclError aclrtHostMemMapCapabilities(uint32_t deviceId, aclrtHacType hacType, aclrtHostMemMapCapability *capabilities)
-{
-	if (!capabilities)
-		return bad_arg(__func__, "capabilities is NULL");
-	if (slot_of(deviceId) < 0)
-		return no_device(__func__, deviceId);
-	if (hacType < ACL_RT_HAC_TYPE_STARS || hacType > ACL_RT_HAC_TYPE_CCU)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "hacType %d is unknown", hacType);
-	*capabilities = hacType == ACL_RT_HAC_TYPE_SDMA || hacType == ACL_RT_HAC_TYPE_PCIEDMA ?
-				ACL_RT_HOST_MEM_MAP_SUPPORTED :
-				ACL_RT_HOST_MEM_MAP_NOT_SUPPORTED;
-	return ACL_SUCCESS;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_host.h"

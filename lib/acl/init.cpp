@@ -317,15 +317,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclInit(const char *configPath)
-{
-	const aclError err = start(__func__, configPath);
-
-	if (err)
-		return err;
-	return run_init_hooks();
-}
-
 aclError aclFinalize(void)
 {
 	std::unique_lock guard(state->lock);
@@ -365,49 +356,6 @@ aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFu
 	return now ? cbFunc(state->config->c_str(), state->config->size(), userData) : err;
 }
 
-aclError aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc)
-{
-	if (!cbFunc)
-		return bad_arg(__func__, "cbFunc is NULL");
-	if (!valid_type(type))
-		return bad_arg(__func__, "type %d is unknown", type);
-	return remove_hook(__func__, {type, cbFunc, nullptr, nullptr});
-}
-
-aclError aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc, void *userData)
-{
-	if (!cbFunc)
-		return bad_arg(__func__, "cbFunc is NULL");
-	if (!valid_type(type))
-		return bad_arg(__func__, "type %d is unknown", type);
-	bool now;
-	return add_hook(__func__, {type, nullptr, cbFunc, userData}, &now);
-}
-
-aclError aclFinalizeCallbackUnRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc)
-{
-	if (!cbFunc)
-		return bad_arg(__func__, "cbFunc is NULL");
-	if (!valid_type(type))
-		return bad_arg(__func__, "type %d is unknown", type);
-	return remove_hook(__func__, {type, nullptr, cbFunc, nullptr});
-}
-
-aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion)
-{
-	if (!majorVersion || !minorVersion || !patchVersion)
-		return bad_arg(__func__, "a version pointer is NULL");
-	*majorVersion = ACL_MAJOR_VERSION;
-	*minorVersion = ACL_MINOR_VERSION;
-	*patchVersion = ACL_PATCH_VERSION;
-	return ACL_SUCCESS;
-}
-
-static aclError no_package(const char *call, const char *name)
-{
-	return fault(call, ACL_ERROR_INVALID_FILE, "pkgName %s is unknown, there are runtime and driver", name);
-}
-
 /* Packages whose versions programs query; this library provides both. nullptr: another one. */
 static const package_version *version_of(const char *name)
 {
@@ -416,31 +364,21 @@ static const package_version *version_of(const char *name)
 	return strcmp(name, "driver") ? nullptr : &driver_version;
 }
 
+static aclError check_package(const char *call, const char *name)
+{
+	return version_of(name) ?
+		       ACL_SUCCESS :
+		       fault(call, ACL_ERROR_INVALID_FILE, "pkgName %s is unknown, there are runtime and driver", name);
+}
+
+static int32_t number_of(const package_version &v)
+{
+	return int32_t(v.major * 10000000 + v.minor * 100000 + v.patch * 1000);
+}
+
 static void write_part(char *to, unsigned number)
 {
 	snprintf(to, ACL_PKG_VERSION_PARTS_MAX_SIZE, "%u", number);
-}
-
-aclError aclsysGetVersionStr(char *pkgName, char *versionStr)
-{
-	if (!pkgName || !versionStr)
-		return bad_arg(__func__, "pkgName or versionStr is NULL");
-	const package_version *v = version_of(pkgName);
-	if (!v)
-		return no_package(__func__, pkgName);
-	snprintf(versionStr, ACL_PKG_VERSION_MAX_SIZE, "%s", v->text);
-	return ACL_SUCCESS;
-}
-
-aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum)
-{
-	if (!pkgName || !versionNum)
-		return bad_arg(__func__, "pkgName or versionNum is NULL");
-	const package_version *v = version_of(pkgName);
-	if (!v)
-		return no_package(__func__, pkgName);
-	*versionNum = int32_t(v->major * 10000000 + v->minor * 100000 + v->patch * 1000);
-	return ACL_SUCCESS;
 }
 
 aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *version)
@@ -461,39 +399,8 @@ aclError aclsysGetCANNVersion(aclCANNPackageName name, aclCANNPackageVersion *ve
 	return ACL_SUCCESS;
 }
 
-const char *aclrtGetSocName(void)
-{
-	return profile_soc().name;
-}
-
-aclError aclrtGetRunMode(aclrtRunMode *runMode)
-{
-	if (!runMode)
-		return bad_arg(__func__, "runMode is NULL");
-	*runMode = ACL_HOST;
-	return ACL_SUCCESS;
-}
-
 static const aclCannAttr cann_attrs[] = {ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16, ACL_CANN_ATTR_JIT_COMPILE};
 
-aclError aclGetCannAttributeList(const aclCannAttr **cannAttrList, size_t *num)
-{
-	if (!cannAttrList || !num)
-		return bad_arg(__func__, "cannAttrList or num is NULL");
-	*cannAttrList = cann_attrs;
-	*num = sizeof(cann_attrs) / sizeof(cann_attrs[0]);
-	return ACL_SUCCESS;
-}
-
-aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t *value)
-{
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	if (cannAttr < ACL_CANN_ATTR_INF_NAN || cannAttr > ACL_CANN_ATTR_JIT_COMPILE)
-		return bad_arg(__func__, "cannAttr %d is unknown", cannAttr);
-	/* Reductions support bf16 and infinities; nothing is compiled. */
-	*value = cannAttr != ACL_CANN_ATTR_JIT_COMPILE;
-	return ACL_SUCCESS;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_init.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory shared by processes under a key. */
-#include "acl/rt_compat.h"
+#include "lib/acl/bridge.h"
 #include "lib/acl/state.h"
-#include "lib/core/ipc/vmm.h"
+#include "lib/share/vmm.h"
 #include "lib/core/memory/memory.h"
 
 namespace usdma::acl {
@@ -63,35 +63,9 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtIpcMemGetExportKey(void *devPtr, size_t size, char *key, size_t len, uint64_t flags)
+aclError usdma_acl_export_memory(const void *ptr, size_t size, bool open, char *key)
 {
-	return export_key(__func__, devPtr, size, key, len, flags);
-}
-
-aclError aclrtIpcMemSetImportPid(const char *key, int32_t *pid, size_t num)
-{
-	return allow(__func__, key, pid, num);
-}
-
-aclError aclrtIpcMemImportByKey(void **devPtr, const char *key, uint64_t flags)
-{
-	return import_key(__func__, devPtr, key, flags);
-}
-
-aclError aclrtIpcMemClose(const char *key)
-{
-	return close_key(__func__, key);
-}
-
-aclError aclrtIpcMemSetAttr(const char *key, aclrtIpcMemAttrType type, uint64_t attr)
-{
-	if (!key)
-		return bad_arg(__func__, "key is NULL");
-	if (type != ACL_RT_IPC_MEM_ATTR_ACCESS_LINK || attr > ACL_RT_IPC_MEM_ATTR_ACCESS_LINK_UB_MULTI_PORT_PATH ||
-	    !core::ipc_memory_known(key))
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "type %d or attr %llu is unknown, or no such key",
-			     type, static_cast<unsigned long long>(attr));
-	return ACL_SUCCESS; /* there is one link */
+	return check("aclrtIpcMemGetExportKey", core::ipc_memory_export(ptr, size, open, key), at::memory);
 }
 
 aclError aclrtIpcMemImportPidInterServer(const char *key, aclrtServerPid *serverPids, size_t num)
@@ -109,36 +83,6 @@ aclError aclrtIpcMemImportPidInterServer(const char *key, aclrtServerPid *server
 	return ACL_SUCCESS;
 }
 
-int32_t rtIpcSetMemoryName(const void *ptr, uint64_t byteCount, char *name, uint32_t len)
-{
-	return export_key(__func__, ptr, byteCount, name, len, 0);
-}
-
-int32_t rtSetIpcMemorySuperPodPid(const char *name, uint32_t, int32_t *pid, int32_t num)
-{
-	return allow(__func__, name, pid, num > 0 ? size_t(num) : 0);
-}
-
-int32_t rtSetIpcMemPid(const char *name, int32_t *pid, int32_t num)
-{
-	return allow(__func__, name, pid, num > 0 ? size_t(num) : 0);
-}
-
-int32_t rtIpcDestroyMemoryName(const char *name)
-{
-	return close_key(__func__, name);
-}
-
-int32_t rtIpcOpenMemory(void **ptr, const char *name)
-{
-	return import_key(__func__, ptr, name, 0);
-}
-
-int32_t rtIpcCloseMemory(const void *ptr)
-{
-	if (!ptr)
-		return bad_arg(__func__, "ptr is NULL");
-	return check(__func__, core::ipc_memory_close_at(ptr), at::memory);
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_ipc.h"

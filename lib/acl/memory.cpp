@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory: allocation, attributes, usage. */
-#include "acl/rt_compat.h"
 #include "lib/acl/state.h"
 #include "lib/core/memory/memory.h"
 
@@ -99,46 +98,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)
-{
-	return allocate(__func__, devPtr, size, policy, slack);
-}
-
-aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy)
-{
-	return allocate(__func__, devPtr, size, policy, 0);
-}
-
-aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy)
-{
-	if (devPtr && size && (policy & 0xff) != ACL_MEM_MALLOC_NORMAL_ONLY)
-		return unsupported(__func__, "policy %d: cached memory has normal pages only", policy);
-	return allocate(__func__, devPtr, size, policy, slack);
-}
-
-aclError aclrtMallocWithCfg(void **devPtr, size_t size, aclrtMemMallocPolicy policy, aclrtMallocConfig *cfg)
-{
-	return allocate_with(__func__, devPtr, size, policy, cfg);
-}
-
-aclError aclrtMallocForTaskScheduler(void **devPtr, size_t size, aclrtMemMallocPolicy policy, aclrtMallocConfig *cfg)
-{
-	return allocate_with(__func__, devPtr, size, policy, cfg);
-}
-
-aclError aclrtFree(void *devPtr)
-{
-	return release(__func__, devPtr);
-}
-
-aclError aclrtFreeWithDevSync(void *devPtr)
-{
-	if (!devPtr)
-		return bad_arg(__func__, "devPtr is NULL");
-	const aclError err = aclrtSynchronizeDevice();
-	return err ? err : release(__func__, devPtr);
-}
-
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total)
 {
 	if (!free || !total)
@@ -201,19 +160,6 @@ aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attribut
 	return ACL_SUCCESS;
 }
 
-int32_t rtPointerGetAttributes(rtPointerAttributes_t *attributes, const void *ptr)
-{
-	aclrtPtrAttributes a = {};
-
-	if (!attributes)
-		return bad_arg(__func__, "attributes is NULL");
-	const aclError err = aclrtPointerGetAttributes(ptr, &a);
-	if (!err)
-		*attributes = {a.location.type == ACL_MEM_LOCATION_TYPE_DEVICE ? 2u : 1u, a.location.type,
-			       a.location.id, a.pageSize};
-	return err;
-}
-
 aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize)
 {
 	if (!ptr)
@@ -253,19 +199,6 @@ aclError aclrtCheckMemType(void **addrList, uint32_t size, uint32_t memType, uin
 	return ACL_SUCCESS;
 }
 
-static aclError coherent(const char *call, const void *ptr, size_t size)
-{
-	return ptr && size ? ACL_SUCCESS : bad_arg(call, "devPtr is NULL or size is 0");
-}
-
-aclError aclrtMemFlush(void *devPtr, size_t size)
-{
-	return coherent(__func__, devPtr, size);
-}
-
-aclError aclrtMemInvalidate(void *devPtr, size_t size)
-{
-	return coherent(__func__, devPtr, size);
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_memory.h"

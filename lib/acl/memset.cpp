@@ -29,7 +29,7 @@ static aclError check_words(const char *call, const void *p, size_t size, size_t
 
 static aclError fill(const char *call, core::stream *s, void *p, u64 pattern, unsigned width, size_t len)
 {
-	note_task();
+	const noted_task task(s);
 	return submit(call, s, [=](core::stream *to) { return core::fill_async(to, p, pattern, width, len); },
 		      {{p, len}});
 }

@@ -3,6 +3,7 @@
 
 #include "lib/acl/capture.h"
 #include "lib/acl/event.h"
+#include "driver/base/log.h"
 
 #include <cstring>
 #include <mutex>
@@ -38,6 +39,9 @@ static void end(notify *n)
 	core::memory_check_reset(n->word);
 	if (!n->in_page)
 		core::host_free(n->word); /* deferred while an engine may still store there */
+	/* A report that is due may hold the page longer. */
+	if (n->share)
+		core::share_unpin(n->share);
 	core::share_unref(n->share);
 	notify_slab->put(n);
 }
@@ -58,7 +62,7 @@ static void reap()
 	/* A page cannot be unmapped later than it is dropped, as other memory can. */
 	while (notify *n = now) {
 		now = n->next;
-		if (n->in_page && core::share_in_use(n->share))
+		if (n->in_page && core::host_in_use(n->word, sizeof(u64)))
 			put_off(n);
 		else
 			end(n);
@@ -154,34 +158,92 @@ static void clear(notify *n)
 		store_release(&share->page->words[0], u64(0));
 }
 
-/* A wait holds a reference to the notify until it ends. */
+/* A wait holds a reference to the notify until then. */
 static void release_now(void *arg)
 {
 	notify_unref(static_cast<notify *>(arg));
 }
 
-/* A second device would record without a notice to the first. */
-static bool is_only_device(const core::device *dev)
+/* Without a stream's lock. It has two words: reap() has nothing to check. */
+static void unref_outside(notify *n)
 {
-	for (unsigned slot = 0; slot < core::max_devices; slot++)
-		if (slot != dev->slot && core::device_peek(slot))
-			return false;
-	return true;
+	if (fetch_sub_acq_rel(&n->refs, 1) == 1)
+		end(n);
+}
+
+/* Whether the hook is still needed: rings that began to wait before the export. */
+static bool waits_for_own_word(notify *n)
+{
+	static constexpr u64 every_ns = 10 * ns_per_ms;
+	const u64 now = now_ns();
+
+	if (now - n->checked_ns < every_ns)
+		return true;
+	n->checked_ns = now;
+	return core::host_in_use(n->word, sizeof(u64));
+}
+
+/* A pass_hook. Who exports, or waits, finds it on the list, or the last check here finds the wait. */
+static bool forward(void *arg)
+{
+	auto *n = static_cast<notify *>(arg);
+
+	if (take(&n->share->page->words[0])) {
+		store_release(n->word, u64(1));
+		core::waits_wake(unsigned(n->slot));
+	}
+	if (waits_for_own_word(n))
+		return true;
+	store_fence(&n->forwards, false);
+	if (core::host_in_use(n->word, sizeof(u64)) && !exchange_seq_cst(&n->forwards, true))
+		return true;
+	/* Not left to the next call for a notify, which may not come. */
+	unref_outside(n);
+	return false;
+}
+
+/* Other processes report their records to this one. Called before the word is checked, or an engine is to check it. */
+static bool is_reported(notify *n)
+{
+	if (likely(load_acquire(&n->listens)))
+		return core::share_is_reported(n->share);
+	const bool reported = core::share_listen(n->share);
+	store_release(&n->listens, reported);
+	return reported;
+}
+
+/*
+ * Rings wait for n->word, but other processes set the word in the page: passes store what these record there, until no
+ * ring waits for it any more.
+ */
+static void forward_records(notify *n)
+{
+	if (exchange_seq_cst(&n->forwards, true))
+		return;
+	fetch_add_relaxed(&n->refs, 1);
+	n->checked_ns = now_ns();
+	n->hook = {forward, n, !is_reported(n)};
+	/* Does not fail: export_notify() has started the thread. */
+	(void)core::progress_hook(&n->hook);
 }
 
 /* In the stream's ring, without a time limit. 1: not possible. */
 static int wait_in_ring(notify *n, core::stream *s)
 {
 	const bool shared = load_acquire(&n->share);
-	const bool reported = !shared && is_only_device(s->dev);
 
 	/* There may be two words, and the race check does not see what other processes record. */
 	if (shared && (!n->in_page || s->order))
 		return 1;
-	/* Before the wait: a recorder of a device that is opened later sees it. */
-	if (reported)
-		store_fence(&n->reported, true);
-	return core::take_value_async(s, n->word, 1, reported);
+	const bool reported = !shared || is_reported(n);
+	/* Before the wait: who stores the word by the CPU sees it. */
+	if (reported && !load_relaxed(&n->waited))
+		store_fence(&n->waited, true);
+	const int err = core::take_value_async(s, n->word, 1, reported);
+	/* Exported meanwhile. The post was under a lock that the hook takes for its check. */
+	if (!err && !shared && unlikely(load_seq_cst(&n->share) != nullptr))
+		forward_records(n);
+	return err;
 }
 
 int notify_wait(notify *n, core::stream *s, deadline until)
@@ -193,9 +255,11 @@ int notify_wait(notify *n, core::stream *s, deadline until)
 	const core::seen_word seen = {n->word, dma::compare::eq, 1, true};
 
 	fetch_add_relaxed(&n->refs, 1);
-	/* Records of other processes are neither seen nor reported. */
+	/* The race check does not see the records of other processes. */
 	if (load_acquire(&n->share))
-		return core::stream_wait_check(s, taken, release_now, n, until);
+		return core::stream_wait_check(s, taken, release_now, n, until, nullptr,
+					       is_reported(n) ? core::changed_by_device :
+								core::changed_by_device | core::changed_by_others);
 	return core::stream_wait_check(s, taken, release_now, n, until, &seen, core::changed_by_device);
 }
 
@@ -237,8 +301,10 @@ static int change(void *arg)
 
 	while (!cmpxchg_acq_rel(step->n->word, &now, changed(now, *step)))
 		;
-	if (load_acquire(&step->n->reported))
+	if (load_acquire(&step->n->waited))
 		core::waits_wake(unsigned(step->n->slot));
+	if (step->n->imported)
+		core::share_report_later(step->n->share);
 	return 1;
 }
 
@@ -284,22 +350,29 @@ static int push_step(core::stream *s, const count_step &what, int (*check)(void 
 				       check == change ? &core::seen_nothing : nullptr, core::changed_by_library);
 }
 
-static void report_store(void *slot, core::call_token *)
+/* An isolated engine cannot access the word: the host stores it when the stream reaches this step. */
+static int record_by_host(notify *n, core::stream *s)
 {
-	core::waits_wake(unsigned(reinterpret_cast<uintptr_t>(slot)));
+	/* A report that is due is made by its thread. */
+	int err = n->imported ? core::progress_start() : 0;
+
+	if (!err)
+		err = push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 1, false}, change, deadline::never());
+
+	if (!err && n->imported)
+		core::share_report_now(n->share);
+	return err;
 }
 
 int notify_record(notify *n, core::stream *s)
 {
 	use_word(n);
-	/* An isolated engine cannot access the word: the host stores it when the stream reaches this step. */
 	if (!core::reaches(s->dev, core::translate(n->word)))
-		return push_step(s, {n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 1, false}, change, deadline::never());
+		return record_by_host(n, s);
 	const int err = core::write_value_async(s, n->word, 1);
-
-	if (!err && s32(s->dev->slot) != n->slot && load_acquire(&n->reported))
-		/* Without memory for it, the engine sees the word within 50 ms. */
-		(void)core::stream_call(s, report_store, reinterpret_cast<void *>(uintptr_t(n->slot)), false);
+	/* The engine that waits is another process's. */
+	if (!err && n->imported)
+		core::share_report_behind(n->share, s);
 	return err;
 }
 
@@ -409,10 +482,18 @@ static int export_notify(notify *n, bool open)
 	/* Without pinned memory there are two words. */
 	if (err && pin)
 		err = core::share_export({core::share_kind::notify, open}, false, &share);
+	/* With two words, rings rely on it. After this no forward_records() fails, also none of a wait. */
+	if (!err && !share->pinned && (err = core::progress_start()))
+		core::share_unref(share);
+	/* Without an index there, waits poll. */
+	if (!err && core::share_join(share))
+		log_debug("a notify's records by other processes are polled");
 	if (err)
 		return err;
 	move_word(n, share);
-	store_release(&n->share, share);
+	store_fence(&n->share, share);
+	if (!n->in_page && load_acquire(&n->waited))
+		forward_records(n);
 	return 0;
 }
 
@@ -474,7 +555,7 @@ aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)
 
 	if (err)
 		return err;
-	note_task();
+	const noted_task task(s);
 	return submit_retaining(__func__, s, n, notify_record);
 }
 
@@ -489,7 +570,7 @@ aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_
 	if (n->slot != s32(s->dev->slot))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID,
 			     "notify %p must be waited for on the device that it was created on", notify);
-	note_task();
+	const noted_task task(s);
 	return submit_retaining(__func__, s, n, [=](acl::notify *at, core::stream *in) {
 		return notify_wait(at, in, wait_limit(timeout));
 	});
@@ -611,7 +692,7 @@ aclError aclrtCntNotifyRecord(aclrtCntNotify cntNotify, aclrtStream stream, aclr
 		return err;
 	if (!valid_record(u32(info->mode)))
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
-	note_task();
+	const noted_task task(s);
 	const count_step step{n, u32(info->mode), info->value, false};
 	return submit_retaining(__func__, s, n, [=](acl::notify *, core::stream *in) {
 		return push_step(in, step, change, deadline::never());
@@ -630,7 +711,7 @@ aclError aclrtCntNotifyWaitWithTimeout(aclrtCntNotify cntNotify, aclrtStream str
 		return err;
 	if (u32(info->mode) > ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "info->mode %d is unknown", info->mode);
-	note_task();
+	const noted_task task(s);
 	const count_step step{n, u32(info->mode), info->value, info->isClear != 0};
 	return submit_retaining(__func__, s, n, [step, timeout = info->timeout](acl::notify *, core::stream *in) {
 		return push_step(in, step, reached, wait_limit(timeout));
@@ -645,7 +726,7 @@ aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)
 
 	if (err)
 		return err;
-	note_task();
+	const noted_task task(s);
 	const count_step step{n, ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 0, false};
 	return submit_retaining(__func__, s, n, [=](acl::notify *, core::stream *in) {
 		return push_step(in, step, change, deadline::never());

@@ -6,22 +6,27 @@
 #pragma once
 
 #include "lib/acl/state.h"
-#include "lib/core/ipc/share.h"
+#include "lib/share/share.h"
+#include "lib/core/stream/listen.h"
 
 namespace usdma::acl {
 
 struct alignas(64) notify {
 	u64 alive = 0; /* the handle */
 	u32 id = 0;
-	u32 refs = 1;          /* one of the handle, and one for each wait in flight */
-	s32 slot = -1;         /* of the device that it was created on; -1: another process's */
-	bool counts = false;   /* a count notify */
-	bool reported = false; /* its device's engine waits for it and does not poll; atomic, never cleared */
+	u32 refs = 1;        /* one of the handle, and one for each wait in flight */
+	s32 slot = -1;       /* of the device that it was created on; -1: another process's */
+	bool counts = false; /* a count notify */
+	bool waited = false; /* its device's engine has waited for it, and did not poll; atomic, never cleared */
 	u64 *word = nullptr;
 	core::share *share = nullptr; /* the shared page, if processes share it */
 	bool in_page = false;         /* word is in that page; set before share */
 	bool used = false;            /* a record or a wait may use the word; atomic */
 	bool imported = false;
+	bool listens = false;  /* share_listen(); atomic */
+	bool forwards = false; /* see forward_records(); atomic */
+	u64 checked_ns = 0;    /* when the hook did last */
+	core::pass_hook hook;
 	notify *next = nullptr; /* in the list `dying` */
 };
 

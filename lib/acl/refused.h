@@ -28,11 +28,6 @@ template <class R> R refuse(const char *call, aclError code, const char *reason)
 		return {};
 }
 
-inline aclError refuse_arguments(const char *call, aclError code, const char *condition)
-{
-	return fault(call, code, "an argument is NULL or invalid: not (%s)", condition);
-}
-
 inline aclError check_live(const char *call, aclrtStream stream)
 {
 	stream_guard s;

@@ -41,6 +41,9 @@ static constexpr code_row codes[] = {
 	{EPERM, ACL_ERROR_RT_NO_PERMISSION, ACL_ERROR_RT_NO_PERMISSION},
 	{EIO, ACL_ERROR_RT_SYS_DMA, ACL_ERROR_RT_SYS_DMA},
 	{EINPROGRESS, ACL_ERROR_RT_STREAM_CAPTURED, ACL_ERROR_RT_STREAM_CAPTURED},
+	/* Another machine has ended, or does not answer. */
+	{ECONNRESET, ACL_ERROR_RT_SUSPECT_REMOTE_ERROR, ACL_ERROR_RT_SUSPECT_REMOTE_ERROR},
+	{ENOLINK, ACL_ERROR_RT_LINK_ERROR, ACL_ERROR_RT_LINK_ERROR},
 };
 
 static aclError row_of(int err, bool task)
@@ -254,20 +257,6 @@ const char *aclGetRecentErrMsg(void)
 	return give_messages(self().log, self().log);
 }
 
-aclError aclrtPeekAtLastError(aclrtLastErrLevel level)
-{
-	if (level != ACL_RT_THREAD_LEVEL)
-		return bad_arg(__func__, "level is %d, the only one is ACL_RT_THREAD_LEVEL (0)", level);
-	return self().last_error;
-}
-
-aclError aclrtGetLastError(aclrtLastErrLevel level)
-{
-	if (level != ACL_RT_THREAD_LEVEL)
-		return bad_arg(__func__, "level is %d, the only one is ACL_RT_THREAD_LEVEL (0)", level);
-	const aclError last = self().last_error;
-	self().last_error = ACL_SUCCESS;
-	return last;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_report.h"

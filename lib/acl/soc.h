@@ -21,7 +21,8 @@ struct soc {
 /* soc_910b: of the profiles 910B. */
 inline constexpr soc soc_910c = {"Ascend910_9362", "Ascend910_93"}, soc_910b = {"Ascend910B3", "Ascend910B"};
 inline constexpr const char *chip_name = "Ascend910";
-inline constexpr u32 soc_cube_cores = 20, soc_vector_cores = 40;
+/* ai_cpu_cnt: CANN's platform_config/Ascend910B2.ini. */
+inline constexpr u32 soc_cube_cores = 20, soc_vector_cores = 40, soc_ai_cpus = 6;
 inline constexpr u32 soc_arch = 2201;
 inline constexpr u32 most_priority = 7; /* of streams: the least urgent; 0 is the most urgent */
 

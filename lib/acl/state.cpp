@@ -211,17 +211,11 @@ aclError no_context(const char *call)
 		     "this thread has no context: call aclrtSetDevice or aclrtSetCurrentContext in it first");
 }
 
-/* Its streams stop together. */
 aclError context_failure(const context *c)
 {
-	const u32 err = core::stream_failure(c->deflt);
+	const u32 err = load_acquire(&c->failure);
 
 	return likely(!err) ? ACL_SUCCESS : code_of(-int(err), at::task);
-}
-
-void note_task()
-{
-	self().tasks++;
 }
 
 /* ---- contexts --------------------------------------------------------------------------------------- */
@@ -298,6 +292,8 @@ bool context_destroy(context *c, bool force)
 		end_stream(s, s == c->deflt, force);
 		core::stream_unref(s);
 	}
+	/* Those that other threads are destroying have it as their owner until they have ended. */
+	core::stream_owner_wait(c, force);
 	core::device_put(c->dev);
 	contexts->put(c);
 	return true;

@@ -29,7 +29,7 @@ struct options {
 	bool set[sys_opts];
 };
 
-struct alignas(64) context {
+struct alignas(64) context : core::stream_owner {
 	u64 alive = 0;          /* the handle */
 	core::call_count calls; /* in progress; destroying waits for them */
 	bool primary = false;
@@ -48,7 +48,7 @@ struct thread_state {
 	context *ctx;
 	u64 generation; /* of ctx when it became current */
 	aclError last_error;
-	u32 tasks;          /* submitted by this thread */
+	u32 task;           /* the last one that it submitted: noted_task */
 	bool starved;       /* no memory for the read section of its first call */
 	u8 capture_mode;    /* of aclmdlRICaptureThreadExchangeMode */
 	u8 primary;         /* ctx is the primary context of slot primary - 1 by aclrtSetDevice; 0: it is not */
@@ -205,7 +205,7 @@ enum stream_word {
 	word_limits = 5
 };
 /* Indices of an event's user words. */
-enum event_word { word_kind = 0, word_flags = 1, word_shared = 2, word_record = 3 };
+enum event_word { word_context = 0, word_flags = 1, word_shared = 2, word_record = 3 };
 
 /* 107017. */
 [[gnu::cold, gnu::noinline]] aclError bad_stream(const char *call, const void *handle);
@@ -224,24 +224,38 @@ aclError get_stream_alone(const char *call, aclrtStream handle, stream_guard *ou
 /* The device of the calling thread's context. */
 aclError get_device(const char *call, core::device_guard *out);
 
-/* The failure that stopped all streams of the context (ACL_STOP_ON_FAILURE); 0: none did. */
+/* The failure that stopped all streams of the context (ACL_STOP_ON_FAILURE); 0: there was none. */
 aclError context_failure(const context *c);
 
-void note_task();
+/* What the call that has it submits to the stream is the thread's last task; its id is its number in the stream. */
+class noted_task {
+public:
+	explicit noted_task(const core::stream *s) : s_(s) {}
+	~noted_task() { self().task = u32(core::stream_number(s_)); }
+	noted_task(const noted_task &) = delete;
+	noted_task &operator=(const noted_task &) = delete;
 
-inline constexpr u32 no_stream = ~0u;
+private:
+	const core::stream *s_;
+};
+/* The same by the cookie of a copy. */
+inline void note_copy(u64 cookie)
+{
+	self().task = u32(cookie >> dma::cookie_owner_bits);
+}
+
 /*
  * Calls the exception callbacks for a task error that a synchronisation returns. The caller holds nothing: they may
  * destroy what was synchronised.
  */
-void report_exception(u32 stream, aclError code);
-/* Drops the guard, and reports the error of a task. stream: its id, or no_stream. */
-template <class G> aclError task_failed(const char *call, G &held, u32 stream, int err)
+void report_exception(const core::stream_error &e, aclError code);
+/* Drops the guard, and reports the error of a task, which e describes as far as it can. */
+template <class G> aclError task_failed(const char *call, G &held, const core::stream_error &e, int err)
 {
 	const aclError code = core_fault(call, err, at::task);
 
 	held.drop();
-	report_exception(stream, code);
+	report_exception(e, code);
 	return code;
 }
 void report_stream_state(aclrtStream handle, aclrtStreamState state);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams: creation, destruction, synchronisation, attributes. */
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include "lib/acl/capture.h"
 #include "lib/acl/hooks.h"
 #include "lib/acl/report_thread.h"
@@ -52,18 +52,14 @@ static u32 half_of(const u64 *word, unsigned half)
 	return u32(load_relaxed(word) >> 32 * half);
 }
 
+static s32 id_of(const core::stream *s)
+{
+	return s32(s->id & 0x7fffffff);
+}
+
 static void set_priority(core::stream *s, u32 priority)
 {
 	set_half(&s->user[word_tag], 1, std::min(priority, most_priority));
-}
-
-/* Documents of aclrtSetStreamFailureMode: streams of a context have one mode; after a failure none accepts work. */
-static void follow_context(core::stream *s, const context *c)
-{
-	if (c->deflt->mode == core::fail_mode::stop)
-		core::stream_set_fail_mode(s, core::fail_mode::stop);
-	if (const u32 err = core::stream_failure(c->deflt))
-		core::stream_stop_new(s, err);
 }
 
 static aclError create(const char *call, aclrtStream *out, u32 priority, u32 flags)
@@ -88,7 +84,6 @@ static aclError create(const char *call, aclrtStream *out, u32 priority, u32 fla
 	if (err)
 		return core_fault(call, err, at::memory);
 	set_priority(s, priority);
-	follow_context(s, c.get());
 	*out = core::stream_handle(s);
 	report_stream_state(*out, ACL_RT_STREAM_STATE_CREATE_POST);
 	return ACL_SUCCESS;
@@ -131,7 +126,7 @@ static aclError destroy(const char *call, aclrtStream handle, bool force)
 	return check(call, bad, at::task);
 }
 
-/* Fast path: usually the work has ended, or ends within a microsecond, so no reference is taken. */
+/* Fast path: usually the work has ended, or will within a microsecond, so no reference is taken. */
 static bool is_done(aclrtStream handle)
 {
 	const core::read_section in;
@@ -178,6 +173,7 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 
 	stream_guard s;
 	const aclError err = get_any_stream(call, handle, &s);
+	core::stream_error e;
 	int bad;
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
@@ -191,9 +187,10 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 	bad = core::stream_wait(s, until);
 	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost())))
 		return core_fault(call, bad, at::wait);
+	e.stream = s->id;
 	if (likely(!bad))
-		bad = core::stream_take_error(s, nullptr);
-	return likely(!bad) ? ACL_SUCCESS : task_failed(call, s, s->id, bad);
+		bad = core::stream_take_error(s, &e);
+	return likely(!bad) ? ACL_SUCCESS : task_failed(call, s, e, bad);
 }
 
 static aclError abort_and_wait(const char *call, aclrtStream handle)
@@ -206,24 +203,18 @@ static aclError abort_and_wait(const char *call, aclrtStream handle)
 	return check(call, core::stream_abort_wait(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
 }
 
-static bool of_context(const core::stream *s, const void *c)
-{
-	return owner_of(s) == c;
-}
-
-/* Of one stream it is that of all streams of its context. */
+/* Documents of aclrtSetStreamFailureMode: streams of a context have one mode; after a failure none accepts work. */
 static aclError set_failure_mode(const char *call, const core::stream *s, u64 mode)
 {
-	const context *c = owner_of(s);
+	const bool stops = s->mode == core::fail_mode::stop;
 
-	if (!(mode & ACL_STOP_ON_FAILURE))
-		return s->mode != core::fail_mode::stop ?
-			       ACL_SUCCESS :
-			       unsupported(call, "a stream that stops on failure cannot be set back to continue");
-	for (size_t at = 0; core::stream *one = core::stream_next(&at, of_context, c);) {
-		core::stream_set_fail_mode(one, core::fail_mode::stop);
-		core::stream_unref(one);
-	}
+	if (stops == ((mode & ACL_STOP_ON_FAILURE) != 0))
+		return ACL_SUCCESS;
+	if (stops)
+		return unsupported(call, "a stream that stops on failure cannot be set back to continue");
+	if (owner_of(s) != current_now())
+		return foreign_stream(call, core::stream_handle(s));
+	core::streams_stop_at_failures(owner_of(s));
 	return ACL_SUCCESS;
 }
 
@@ -293,34 +284,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtCreateStream(aclrtStream *stream)
-{
-	return create(__func__, stream, 0, 0);
-}
-
-aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)
-{
-	return create(__func__, stream, priority, flag);
-}
-
-aclError aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle)
-{
-	return create(__func__, stream, handle ? handle->priority : 0, handle ? u32(handle->flag) : 0);
-}
-
-aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle(void)
-{
-	return new (std::nothrow) aclrtStreamConfigHandle{};
-}
-
-aclError aclrtDestroyStreamConfigHandle(aclrtStreamConfigHandle *handle)
-{
-	if (!handle)
-		return bad_arg(__func__, "handle is NULL");
-	delete handle;
-	return ACL_SUCCESS;
-}
-
 aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamConfigAttr attr, const void *attrValue,
 				 size_t valueSize)
 {
@@ -345,28 +308,6 @@ aclError aclrtSetStreamConfigOpt(aclrtStreamConfigHandle *handle, aclrtStreamCon
 	return ACL_SUCCESS;
 }
 
-aclError aclrtDestroyStream(aclrtStream stream)
-{
-	return destroy(__func__, stream, false);
-}
-
-aclError aclrtDestroyStreamForce(aclrtStream stream)
-{
-	return destroy(__func__, stream, true);
-}
-
-aclError aclrtSynchronizeStream(aclrtStream stream)
-{
-	return synchronize(__func__, stream, deadline::never());
-}
-
-aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)
-{
-	if (timeout == 0 || timeout < -1)
-		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "timeout is %d, it must be -1 or above 0", timeout);
-	return synchronize(__func__, stream, timeout < 0 ? deadline::never() : deadline::in_ms(u64(timeout)));
-}
-
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
 {
 	if (unlikely(!status))
@@ -375,77 +316,6 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
 		return query_slow(stream, status);
 	*status = ACL_STREAM_STATUS_COMPLETE;
 	return ACL_SUCCESS;
-}
-
-aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)
-{
-	stream_guard s;
-
-	if (!streamId)
-		return bad_arg(__func__, "streamId is NULL");
-	const aclError err = get_stream_alone(__func__, stream, &s);
-	if (!err)
-		*streamId = int32_t(s->id & 0x7fffffff);
-	return err;
-}
-
-int32_t rtStreamGetSqid(const void *stm, uint32_t *sqId)
-{
-	const aclError err = aclrtStreamGetId(const_cast<void *>(stm), reinterpret_cast<int32_t *>(sqId));
-
-	return err || has_context() ? err : no_context(__func__);
-}
-
-int32_t rtStreamGetCqid(const void *stm, uint32_t *cqId, uint32_t *logicCqId)
-{
-	if (!logicCqId)
-		return bad_arg(__func__, "logicCqId is NULL");
-	const aclError err = rtStreamGetSqid(stm, cqId);
-	if (!err)
-		*logicCqId = *cqId;
-	return err;
-}
-
-aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)
-{
-	stream_guard s;
-
-	if (!priority)
-		return bad_arg(__func__, "priority is NULL");
-	const aclError err = get_any_stream(__func__, stream, &s);
-	if (!err)
-		*priority = half_of(&s->user[word_tag], 1);
-	return err;
-}
-
-aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags)
-{
-	stream_guard s;
-
-	if (!flags)
-		return bad_arg(__func__, "flags is NULL");
-	const aclError err = get_any_stream(__func__, stream, &s);
-	if (!err)
-		*flags = s->opt.flags;
-	return err;
-}
-
-aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)
-{
-	if (!streamCount)
-		return bad_arg(__func__, "streamCount is NULL");
-	if (!has_context())
-		return no_context(__func__);
-	*streamCount = u32(streams_of_profile() - std::min(streams_of_profile(), core::stream_live()));
-	return ACL_SUCCESS;
-}
-
-aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)
-{
-	stream_guard s;
-	const aclError err = get_stream(__func__, stream, &s);
-
-	return err ? err : set_failure_mode(__func__, s, mode);
 }
 
 aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
@@ -461,41 +331,6 @@ aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType
 	return err ? err : set_attr(__func__, s, stmAttrType, *value);
 }
 
-aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)
-{
-	stream_guard s;
-
-	if (!value)
-		return bad_arg(__func__, "value is NULL");
-	const aclError err = get_stream(__func__, stream, &s);
-	return err ? err : get_attr(__func__, s, stmAttrType, value);
-}
-
-aclError aclrtStreamAbort(aclrtStream stream)
-{
-	return abort_and_wait(__func__, stream);
-}
-
-aclError aclrtStreamStop(aclrtStream stream)
-{
-	return abort_and_wait(__func__, stream);
-}
-
-aclError aclrtRegStreamStateCallback(const char *regName, aclrtStreamStateCallback callback, void *args)
-{
-	return state_hooks->set(__func__, regName, callback, args);
-}
-
-aclError aclrtGetThreadLastTaskId(uint32_t *taskId)
-{
-	if (!taskId)
-		return bad_arg(__func__, "taskId is NULL");
-	if (!has_context())
-		return no_context(__func__);
-	*taskId = self().tasks;
-	return ACL_SUCCESS;
-}
-
 /* As the attribute: off is what there is. */
 aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)
 {
@@ -509,16 +344,6 @@ aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)
 	return err ? err : set_attr(__func__, s, ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK, v);
 }
 
-aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)
-{
-	stream_guard s;
-
-	if (!flag)
-		return bad_arg(__func__, "flag is NULL");
-	const aclError err = get_any_stream(__func__, stream, &s);
-	if (!err)
-		*flag = 0;
-	return err;
-}
-
 } // extern "C"
+
+#include "lib/acl/calls_stream.h"

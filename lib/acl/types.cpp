@@ -103,42 +103,6 @@ aclFloat16 aclFloatToFloat16(float value)
 	return aclFloat16(sign | round_shift((magnitude & 0x7fffff) | 0x800000, 126 - (magnitude >> 23)));
 }
 
-aclDataBuffer *aclCreateDataBuffer(void *data, size_t size)
-{
-	return new (std::nothrow) aclDataBuffer{data, size};
-}
-
-aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer)
-{
-	if (!dataBuffer)
-		return bad_arg(__func__, "dataBuffer is NULL");
-	delete dataBuffer;
-	return ACL_SUCCESS;
-}
-
-aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size)
-{
-	if (!dataBuffer)
-		return bad_arg(__func__, "dataBuffer is NULL");
-	*dataBuffer = {data, size};
-	return ACL_SUCCESS;
-}
-
-void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer)
-{
-	return dataBuffer ? dataBuffer->data : nullptr;
-}
-
-size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer)
-{
-	return dataBuffer ? dataBuffer->size : 0;
-}
-
-uint32_t aclGetDataBufferSize(const aclDataBuffer *dataBuffer)
-{
-	return uint32_t(aclGetDataBufferSizeV2(dataBuffer));
-}
-
 void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)
 {
 	static constexpr log_level levels[] = {log_level::debug, log_level::info, log_level::warn, log_level::error};
@@ -155,3 +119,5 @@ void aclAppLog(aclLogLevel logLevel, const char *func, const char *file, uint32_
 }
 
 } // extern "C"
+
+#include "lib/acl/calls_types.h"

@@ -43,7 +43,7 @@ aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStre
 
 	if (err)
 		return err;
-	note_task();
+	const noted_task task(s);
 	return submit(__func__, s, [=](core::stream *to) { return core::write_value_async(to, devAddr, value); },
 		      {{devAddr, sizeof(value)}});
 }
@@ -55,7 +55,7 @@ aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStrea
 
 	if (err)
 		return err;
-	note_task();
+	const noted_task task(s);
 	return submit(__func__, s,
 		      [=](core::stream *to) { return core::wait_value_async(to, devAddr, dma::compare(flag), value); },
 		      {{devAddr, sizeof(value)}});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Virtual memory management over lib/core/vmm. */
-#include "lib/core/ipc/vmm.h"
+#include "lib/share/vmm.h"
 #include "lib/core/memory/memory.h"
 
 #include "lib/acl/state.h"
@@ -238,17 +238,6 @@ using namespace usdma::acl;
 
 extern "C" {
 
-aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)
-{
-	return reserve(__func__, virPtr, size, alignment, expectPtr, flags);
-}
-
-/* There is one range of addresses. */
-aclError aclrtReserveMemAddressNoUCMemory(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)
-{
-	return reserve(__func__, virPtr, size, alignment, expectPtr, flags);
-}
-
 aclError aclrtReleaseMemAddress(void *virPtr)
 {
 	if (!virPtr)
@@ -257,47 +246,6 @@ aclError aclrtReleaseMemAddress(void *virPtr)
 	if (err == -EBUSY)
 		return fault(__func__, ACL_ERROR_RT_PARAM_INVALID, "%s", error_text());
 	return check(__func__, err, at::memory);
-}
-
-aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size, const aclrtPhysicalMemProp *prop, uint64_t flags)
-{
-	const char *wrong;
-
-	if (!handle || !prop || !size || flags)
-		return bad_arg(__func__, "handle or prop is NULL, size is 0, or flags are not");
-	wrong = fault_in(*prop);
-	if (wrong)
-		return bad_arg(__func__, "prop: %s", wrong);
-	return create(__func__, handle, size, *prop);
-}
-
-aclError aclrtFreePhysical(aclrtDrvMemHandle handle)
-{
-	physical_guard p;
-
-	if (!handle)
-		return bad_arg(__func__, "handle is NULL");
-	const aclError err = get_physical(__func__, handle, &p);
-	if (!err)
-		core::physical_put(p);
-	return err;
-}
-
-aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)
-{
-	return map(__func__, virPtr, size, offset, handle, flags, true);
-}
-
-aclError aclrtMemMapNoAccess(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)
-{
-	return map(__func__, virPtr, size, offset, handle, flags, false);
-}
-
-aclError aclrtUnmapMem(void *virPtr)
-{
-	if (!virPtr)
-		return bad_arg(__func__, "virPtr is NULL");
-	return check(__func__, core::vmm_unmap(reinterpret_cast<u64>(virPtr)), at::memory);
 }
 
 aclError aclrtMemSetAccess(void *virPtr, size_t size, aclrtMemAccessDesc *desc, size_t count)
@@ -357,26 +305,6 @@ aclError aclrtMemRetainAllocationHandle(void *virPtr, aclrtDrvMemHandle *handle)
 	return check(__func__, err, at::memory);
 }
 
-aclError aclrtMemGetAllocationPropertiesFromHandle(aclrtDrvMemHandle handle, aclrtPhysicalMemProp *prop)
-{
-	physical_guard p;
-
-	if (!handle || !prop)
-		return bad_arg(__func__, "handle or prop is NULL");
-	const aclError err = get_physical(__func__, handle, &p);
-	if (!err)
-		*prop = *prop_of(p);
-	return err;
-}
-
-aclError aclrtMemExportToShareableHandle(aclrtDrvMemHandle handle, aclrtMemHandleType handleType, uint64_t flags,
-					 uint64_t *shareableHandle)
-{
-	if (!handle || !shareableHandle || handleType != ACL_MEM_HANDLE_TYPE_NONE)
-		return bad_arg(__func__, "handle or shareableHandle is NULL, or handleType %d is not NONE", handleType);
-	return export_number(__func__, handle, flags, shareableHandle);
-}
-
 aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t flags, aclrtMemSharedHandleType shareType,
 					   void *shareableHandle)
 {
@@ -389,13 +317,6 @@ aclError aclrtMemExportToShareableHandleV2(aclrtDrvMemHandle handle, uint64_t fl
 	return export_number(__func__, handle, flags, static_cast<u64 *>(shareableHandle));
 }
 
-aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)
-{
-	if (!pid || !pidNum)
-		return bad_arg(__func__, "pid is NULL or pidNum is 0");
-	return check(__func__, core::physical_allow(shareableHandle, pid, pidNum), at::memory);
-}
-
 aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, int32_t *pid,
 					   size_t pidNum)
 {
@@ -406,13 +327,6 @@ aclError aclrtMemSetPidToShareableHandleV2(void *shareableHandle, aclrtMemShared
 	if (shareType != ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT)
 		return bad_share_type(__func__, shareType);
 	return check(__func__, core::physical_allow(*static_cast<u64 *>(shareableHandle), pid, pidNum), at::memory);
-}
-
-aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, aclrtDrvMemHandle *handle)
-{
-	if (!handle)
-		return bad_arg(__func__, "handle is NULL");
-	return import_number(__func__, shareableHandle, deviceId, handle);
 }
 
 aclError aclrtMemImportFromShareableHandleV2(void *shareableHandle, aclrtMemSharedHandleType shareType, uint64_t flags,
@@ -444,3 +358,5 @@ aclError aclrtMemP2PMap(void *devPtr, size_t size, int32_t dstDevId, uint64_t fl
 }
 
 } // extern "C"
+
+#include "lib/acl/calls_vmm.h"

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int no_device = 1, invalid_device = 2, parameter = 8;
+constexpr int no_device = 1, invalid_device = 2, parameter = 8, not_supported = 0xfffe;
 
 int dsmi(aclError code)
 {
@@ -80,4 +80,26 @@ int dsmi_get_logicid_from_phyid(unsigned int phyid, unsigned int *logicid)
 	return dsmi(aclrtGetUserDevIdByPhyDevId(int32_t(phyid), reinterpret_cast<int32_t *>(logicid)));
 }
 
+int dsmi_get_device_info(unsigned int device_id, unsigned int main_cmd, unsigned int sub_cmd, void *buf,
+			 unsigned int *size)
+{
+	int32_t phy;
+	dsmi_spod_info pod = {};
+
+	if (!buf || !size)
+		return parameter;
+	if (const aclError code = aclrtGetPhyDevIdByUserDevId(int32_t(device_id), &phy))
+		return dsmi(code);
+	if (main_cmd != DSMI_MAIN_CMD_CHIP_INF || sub_cmd != DSMI_CHIP_INF_SUB_CMD_SPOD_INFO)
+		return not_supported;
+	if (*size < sizeof(pod))
+		return parameter;
+	pod.sdid = unsigned(phy);
+	memcpy(buf, &pod, sizeof(pod));
+	*size = sizeof(pod);
+	return 0;
+}
+
 } // extern "C"
+
+#include "lib/ascend/calls_dsmi.h"

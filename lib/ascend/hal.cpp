@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libascend_hal.so: names of the driver over libascendcl.so. */
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include <driver/ascend_hal.h>
 #include "driver/base/error.h"
 #include "lib/acl/state.h"
-#include "lib/core/ipc/vmm.h"
+#include "lib/share/vmm.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/guard.h"
 
 #include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ using namespace usdma;
 
 namespace {
 
-constexpr uint32_t host_id = 65; /* of the driver: after those of 64 devices and one */
+constexpr uint32_t host_number = 65; /* of the driver: after those of 64 devices and one */
 
 /* The driver's code for an ACL one. */
 drvError_t drv(aclError code)
@@ -68,10 +69,14 @@ drvError_t drv_of(int err)
 		return DRV_ERROR_OUT_OF_MEMORY;
 	case -EPERM:
 		return DRV_ERROR_OPER_NOT_PERMITTED;
+	case -EOPNOTSUPP:
+		return DRV_ERROR_NOT_SUPPORT;
 	default:
 		return DRV_ERROR_INNER_ERR;
 	}
 }
+
+constexpr drvError_t not_supported = DRV_ERROR_NOT_SUPPORT;
 
 constexpr uint64_t register_grain = 4096; /* as aclrtHostRegister's */
 
@@ -117,11 +122,53 @@ aclError slot_of(uint32_t devid, uint32_t *slot)
 	return code;
 }
 
+drvError_t store(uint32_t *to, uint32_t value)
+{
+	if (!to)
+		return DRV_ERROR_INVALID_VALUE;
+	*to = value;
+	return DRV_ERROR_NONE;
+}
+
 /* Host memory is created and imported through a device: the thread's. */
 bool is_host(uint32_t id)
 {
-	return id == host_id;
+	return id == host_number;
 }
+
+aclrtMemSharedHandleType share_type(drv_mem_handle_type type)
+{
+	return type == MEM_HANDLE_TYPE_FABRIC ? ACL_MEM_SHARE_HANDLE_TYPE_FABRIC : ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT;
+}
+
+/* ACL imports for the device of the thread's context. */
+class on_device {
+public:
+	explicit on_device(uint32_t id)
+	{
+		if (aclrtGetCurrentContext(&before_) == ACL_SUCCESS && is_host(id))
+			return;
+		code_ = aclrtSetDevice(int32_t(id));
+		set_ = !code_;
+		id_ = int32_t(id);
+	}
+	~on_device()
+	{
+		if (before_)
+			(void)aclrtSetCurrentContext(before_);
+		if (set_)
+			(void)aclrtResetDevice(id_);
+	}
+	on_device(const on_device &) = delete;
+	on_device &operator=(const on_device &) = delete;
+	aclError failed() const { return code_; }
+
+private:
+	aclrtContext before_ = nullptr;
+	aclError code_ = ACL_SUCCESS;
+	bool set_ = false;
+	int32_t id_ = 0;
+};
 
 } // namespace
 
@@ -143,57 +190,6 @@ drvError_t drvGetDevIDs(uint32_t *devices, uint32_t len)
 	for (uint32_t i = 0; i < len && i < count; i++)
 		devices[i] = i;
 	return len <= count ? DRV_ERROR_NONE : DRV_ERROR_INVALID_VALUE;
-}
-
-drvError_t drvDeviceGetPhyIdByIndex(uint32_t devIndex, uint32_t *phyId)
-{
-	return drv(aclrtGetPhyDevIdByUserDevId(int32_t(devIndex), reinterpret_cast<int32_t *>(phyId)));
-}
-
-drvError_t drvDeviceGetIndexByPhyId(uint32_t phyId, uint32_t *devIndex)
-{
-	return drv(aclrtGetUserDevIdByPhyDevId(int32_t(phyId), reinterpret_cast<int32_t *>(devIndex)));
-}
-
-drvError_t halGetDeviceInfo(uint32_t devId, int32_t moduleType, int32_t infoType, int64_t *value)
-{
-	return drv(rtGetDeviceInfo(devId, moduleType, infoType, value));
-}
-
-drvError_t drvGetPlatformInfo(uint32_t *info)
-{
-	if (!info)
-		return DRV_ERROR_INVALID_VALUE;
-	*info = 1;
-	return DRV_ERROR_NONE;
-}
-
-drvError_t halGetHostID(uint32_t *id)
-{
-	if (!id)
-		return DRV_ERROR_INVALID_VALUE;
-	*id = host_id;
-	return DRV_ERROR_NONE;
-}
-
-int drvDeviceGetBareTgid(void)
-{
-	return getpid();
-}
-
-drvError_t halDeviceOpen(uint32_t devid, halDevOpenIn *, halDevOpenOut *)
-{
-	return drv(aclrtSetDevice(int32_t(devid)));
-}
-
-drvError_t halDeviceClose(uint32_t devid, halDevCloseIn *)
-{
-	return drv(aclrtResetDevice(int32_t(devid)));
-}
-
-int halSetRuntimeApiVer(int)
-{
-	return DRV_ERROR_NONE;
 }
 
 drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)
@@ -218,16 +214,6 @@ drvError_t halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t 
 	return drv_of(err);
 }
 
-drvError_t halHostUnregister(void *srcPtr, uint32_t)
-{
-	return srcPtr ? drv_of(core::host_unregister(srcPtr)) : DRV_ERROR_INVALID_VALUE;
-}
-
-drvError_t halHostUnregisterEx(void *srcPtr, uint32_t devid, uint32_t)
-{
-	return halHostUnregister(srcPtr, devid);
-}
-
 drvError_t halHostRegisterCapabilities(uint32_t devid, uint32_t acc_module_type, uint32_t *mem_map_cap)
 {
 	aclrtHostMemMapCapability can;
@@ -240,18 +226,6 @@ drvError_t halHostRegisterCapabilities(uint32_t devid, uint32_t acc_module_type,
 	return drv(code);
 }
 
-drvError_t halMemAddressReserve(void **ptr, size_t size, size_t alignment, void *addr, uint64_t flag)
-{
-	if (flag & ~uint64_t(0x301))
-		return DRV_ERROR_NOT_SUPPORT;
-	return drv(aclrtReserveMemAddress(ptr, size, alignment, addr, flag & 1));
-}
-
-drvError_t halMemAddressFree(void *ptr)
-{
-	return drv(aclrtReleaseMemAddress(ptr));
-}
-
 drvError_t halMemCreate(drv_mem_handle_t **handle, size_t size, const struct drv_mem_prop *prop, uint64_t flag)
 {
 	aclrtPhysicalMemProp p;
@@ -259,21 +233,6 @@ drvError_t halMemCreate(drv_mem_handle_t **handle, size_t size, const struct drv
 	if (!acl_prop(prop, &p))
 		return DRV_ERROR_INVALID_VALUE;
 	return drv(aclrtMallocPhysical(reinterpret_cast<aclrtDrvMemHandle *>(handle), size, &p, flag));
-}
-
-drvError_t halMemRelease(drv_mem_handle_t *handle)
-{
-	return drv(aclrtFreePhysical(handle));
-}
-
-drvError_t halMemMap(void *ptr, size_t size, size_t offset, drv_mem_handle_t *handle, uint64_t flag)
-{
-	return drv(aclrtMapMem(ptr, size, offset, handle, flag));
-}
-
-drvError_t halMemUnmap(void *ptr)
-{
-	return drv(aclrtUnmapMem(ptr));
 }
 
 drvError_t halMemSetAccess(void *ptr, size_t size, struct drv_mem_access_desc *desc, size_t count)
@@ -337,4 +296,35 @@ drvError_t halMemImportFromShareableHandle(uint64_t share_handle, uint32_t devid
 	return drv(aclrtMemImportFromShareableHandle(share_handle, id, reinterpret_cast<aclrtDrvMemHandle *>(handle)));
 }
 
+drvError_t halMemImportFromShareableHandleV2(drv_mem_handle_type handle_type, struct MemShareHandle *share_handle,
+					     uint32_t devid, drv_mem_handle_t **handle)
+{
+	if (!share_handle || !handle || unsigned(handle_type) >= MEM_HANDLE_TYPE_MAX)
+		return DRV_ERROR_INVALID_VALUE;
+	const on_device here(devid);
+	if (here.failed())
+		return drv(here.failed());
+	return drv(aclrtMemImportFromShareableHandleV2(share_handle, share_type(handle_type), 0,
+						       reinterpret_cast<aclrtDrvMemHandle *>(handle)));
+}
+
+drvError_t halMemTransShareableHandle(drv_mem_handle_type handle_type, struct MemShareHandle *share_handle,
+				      uint32_t *server_id, uint64_t *shareable_handle)
+{
+	if (!share_handle || !server_id || !shareable_handle || unsigned(handle_type) >= MEM_HANDLE_TYPE_MAX)
+		return DRV_ERROR_INVALID_VALUE;
+	core::fabric_handle fabric;
+	memcpy(&fabric, share_handle, sizeof(fabric));
+	uint64_t number;
+	memcpy(&number, share_handle, sizeof(number));
+	const int err = handle_type == MEM_HANDLE_TYPE_FABRIC ? core::fabric_number(&fabric, &number) : 0;
+	if (err)
+		return drv_of(err);
+	*server_id = 0;
+	*shareable_handle = number;
+	return DRV_ERROR_NONE;
+}
+
 } // extern "C"
+
+#include "lib/ascend/calls_hal.h"

@@ -6,7 +6,6 @@
 #include "driver/base/log.h"
 #include "driver/base/page_guard.h"
 #include "driver/dma/registry.h"
-#include "driver/dma/striped.h"
 #include "lib/core/base/section.h"
 #include "lib/core/info.h"
 #include "lib/core/queue/hw_queues.h"
@@ -58,9 +57,8 @@ static int device_make(device *dev, unsigned slot)
 		dev->spec = device_spec(slot);
 		if (const int wrong = set_reach(dev))
 			return wrong;
-		return dma::open(
-			dev->spec, &dev->eng,
-			{.reply_ms = config_get().reply_ms, .open_ms = open_timeout_ms(), .trust = config_get().trust});
+		return dma::open(dev->spec, &dev->eng,
+				 {.reply_ms = config_get().reply_ms, .open_ms = open_timeout_ms()});
 	});
 	if (err)
 		return fail_in(err, "device %u (%s)", slot, dev->spec.c_str());
@@ -71,7 +69,7 @@ static int device_make(device *dev, unsigned slot)
 			EPROTO,
 			"device %u (%s) reports a longest transfer of %llu bytes, and must be able to move words of 8",
 			slot, dev->spec.c_str(), ull(dev->eng->limits().max_len));
-	if (!try_resize(dev->hw_queues, dma::striped_channels(dev->eng->limits(), config_get().stripe)))
+	if (!try_resize(dev->hw_queues, dev->eng->limits().channels))
 		return no_memory("a device's channels");
 	dev->opened_ns = now_ns();
 	err = stats_open(slot, dev->spec.c_str(), dev->eng->driver_name(), dev->opened_ns);
@@ -213,8 +211,10 @@ int device_close(device *dev)
 	store_release(&dev->opening, u64(0));
 	/* Users that found a hardware queue through an event are counted in its calls by now, or have left. */
 	grace_wait();
-	progress_quiesce();
 	each_hw_queue(dev, [](hw_queue *l) { l->calls.drain(); });
+	/* Again: they may have had their queue monitored. */
+	monitor_forget(dev);
+	progress_quiesce();
 	each_hw_queue(dev, hwq_close);
 	memory_detach(dev);
 	if (dev->cpu_copies)

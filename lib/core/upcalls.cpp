@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fills in the functions that each layer calls in the layers above it. */
 #include "lib/core/copy/copy.h"
-#include "lib/core/ipc/vmm.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/open.h"
 #include "lib/core/stream/fault.h"
@@ -17,8 +16,7 @@ constinit const memory_upcalls memory_up = {.gated_last = stream_gated_last,
 					    .gated_await = stream_gated_await,
 					    .last_use = hwq_last_use,
 					    .zero = zero_device,
-					    .alive = device_alive,
-					    .exports_ended = ipc_exports_end};
+					    .alive = device_alive};
 constinit const queue_listener queue_up = {
 	.cancels_after = stream_cancels_after, .on_fault = stream_note_fault, .on_reset = streams_note_reset};
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/error.h"
+#include "lib/acl/bridge.h"
 #include "lib/core/copy/copy.h"
-#include "lib/core/stream/guard.h"
 #include "lib/hccl/data_type.h"
 #include "lib/hccl/table.h"
 
@@ -34,17 +33,31 @@ bool acl_type(element type, aclDataType *out)
 	return *out != ACL_DT_UNDEFINED;
 }
 
-HcclResult reduce_by_core(aclrtStream handle, char *dst, const char *src, u64 len, element type, reduce_op op)
-{
-	const usdma::core::stream_guard s(handle);
+/* A reduction that aclrtReduceAsync has not. */
+struct core_reduction {
+	char *dst;
+	const char *src;
+	u64 len;
+	element type;
+	reduce_op op;
+};
 
-	if (s.error())
-		return acl_failed("the reduction", ACL_ERROR_RT_INVALID_HANDLE);
-	if (int err = usdma::core::reduce_async(s, dst, src, len, type, op)) {
-		log_warn("hccl: the reduction failed: %s", usdma::error_text());
-		return err == -EOPNOTSUPP ? HCCL_E_NOT_SUPPORT : HCCL_E_RUNTIME;
-	}
-	return HCCL_SUCCESS;
+int run_reduction(const void *args, usdma::core::stream *s)
+{
+	const auto &r = *static_cast<const core_reduction *>(args);
+
+	return usdma::core::reduce_async(s, r.dst, r.src, r.len, r.type, r.op);
+}
+
+/* Now, or in the graph that the stream records. */
+HcclResult reduce_by_core(aclrtStream stream, const core_reduction &r)
+{
+	const aclError code = usdma_acl_submit("the reduction", stream, run_reduction, &r, sizeof(r));
+
+	if (!code)
+		return HCCL_SUCCESS;
+	return acl_failed("the reduction", code,
+			  code == ACL_ERROR_RT_FEATURE_NOT_SUPPORT ? HCCL_E_NOT_SUPPORT : HCCL_E_RUNTIME);
 }
 
 /* The engine supports products and 64-bit types, aclrtReduceAsync does not. */
@@ -55,7 +68,7 @@ HcclResult reduce_piece(aclrtStream stream, char *dst, const char *src, u64 len,
 
 	static_assert(int(reduce_op::max) == 1 && int(reduce_op::min) == 2, "ACL's kinds are in the engine's order");
 	if (op == reduce_op::prod || !acl_type(type, &word))
-		return reduce_by_core(stream, dst, src, len, type, op);
+		return reduce_by_core(stream, {dst, src, len, type, op});
 	if (aclError code = aclrtReduceAsync(dst, src, len, kind, word, stream, nullptr))
 		return acl_failed("aclrtReduceAsync", code);
 	return HCCL_SUCCESS;

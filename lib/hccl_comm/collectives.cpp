@@ -1,51 +1,84 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/hccl/data_type.h"
 #include "lib/hccl_comm/comm.h"
+#include "lib/hccl_comm/group.h"
+#include "lib/hccl_comm/rules.h"
+
+#include <algorithm>
 
 namespace usdma::hccl_comm {
 namespace {
 
 using ::hccl::element_bytes;
 
-/* Of all ranks' parts together, so that no offset overflows. */
-HcclResult measure(u64 count, HcclDataType type, u32 ranks, u64 *bytes)
-{
-	const u64 element = element_bytes(type);
-	u64 all;
+/* An AllReduce of less is by one exchange of all with all, which costs less than two of shares. */
+constexpr u64 small_bytes = 32 << 10;
 
-	if (!element || __builtin_mul_overflow(count, element, bytes) ||
-	    __builtin_mul_overflow(*bytes, u64(ranks), &all) || all >> 63)
-		return HCCL_E_PARA;
-	return HCCL_SUCCESS;
+/* Between begin and end: whatever the stream, operations follow each other. */
+template <class F> HcclResult submit(comm *c, aclrtStream stream, F f)
+{
+	work w = {c, stream};
+
+	if (HcclResult ret = wait_for_last(c, stream))
+		return ret;
+	HcclResult ret = f(&w);
+	ret = ret ? ret : drain(&w);
+	return ret ? ret : record_done(c, stream);
 }
 
-HcclResult check_reduction(HcclDataType type, HcclReduceOp op)
+template <class F> HcclResult record(comm *c, aclrtStream stream, F f)
 {
-	dma::element is;
+	work w = {c, stream};
 
-	return unsigned(op) > unsigned(HCCL_REDUCE_MIN) ? HCCL_E_PARA : ::hccl::find_element(type, &is);
+	HcclResult ret = capture_begin(c, stream);
+	ret = ret ? ret : f(&w);
+	ret = ret ? ret : drain(&w);
+	ret = ret ? ret : capture_end(c, stream);
+	return ret ? capture_failed(stream, ret) : HCCL_SUCCESS;
 }
 
 /*
  * Runs an operation after the last one, in whichever stream that is. If only a part of it gets into the stream, the
  * group has failed: the other ranks wait for the rest.
  */
-template <class F> HcclResult run(comm *c, aclrtStream stream, F work)
+template <class F> HcclResult run(HcclComm handle, aclrtStream stream, F f)
 {
-	const std::lock_guard hold(c->order);
+	const comm_use c(handle);
 
+	if (!c)
+		return because(HCCL_E_PTR, "comm is not a communicator of this process");
+	const std::lock_guard hold(c->order);
+	if (capturing(stream))
+		return record(c, stream, f);
 	if (HcclResult ret = operation_begin(c, stream))
 		return ret;
-	HcclResult ret = HCCL_SUCCESS;
-	if (c->last.stream && c->last.stream != stream)
-		if (aclError code = aclrtStreamWaitEvent(stream, c->done))
-			ret = acl_failed("aclrtStreamWaitEvent", code);
-	if (!ret)
-		ret = work();
-	if (!ret)
-		if (aclError code = aclrtRecordEvent(c->done, stream))
-			ret = acl_failed("aclrtRecordEvent", code);
-	return operation_end(c, ret);
+	return operation_end(c, submit(c, stream, f));
+}
+
+/* A call: check(comm), then f(work), now or at the group's end. */
+template <class C, class F> HcclResult collective(const char *call, HcclComm handle, aclrtStream stream, C check, F f)
+{
+	return called(call, [&]() -> HcclResult {
+		{
+			const comm_use c(handle);
+
+			if (!c || !stream)
+				return because(HCCL_E_PTR,
+					       c ? "stream is NULL" : "comm is not a communicator of this process");
+			if (HcclResult ret = check(const_cast<const comm &>(*c.get())))
+				return ret;
+		}
+		const auto now = [=] { return run(handle, stream, f); };
+		return group_open() ? group_add(call, handle, stream, now) : now();
+	});
+}
+
+/* 0: it is no communicator. */
+u64 ranks_of(HcclComm handle)
+{
+	const comm_use c(handle);
+
+	return c ? c->size : 0;
 }
 
 /* Parts of a buffer, one for each rank but this one. */
@@ -53,84 +86,19 @@ struct parts {
 	transfer list[max_ranks];
 	u32 count = 0;
 
-	void add(u32 peer, void *at, u64 bytes) { list[count++] = {peer, static_cast<char *>(at), bytes}; }
-};
-
-/* Each rank's part is where it is in the buffer: of elements as equal as may be, of the first ranks the longer ones. */
-struct shares {
-	u64 count, element;
-	u32 ranks;
-
-	u64 begin(u32 rank) const
+	void add(u32 peer, char *at, u64 bytes)
 	{
-		const u64 each = count / ranks, more = count % ranks;
-
-		return (each * rank + (rank < more ? rank : more)) * element;
+		if (bytes)
+			list[count++] = {peer, at, bytes};
 	}
-	u64 bytes(u32 rank) const { return begin(rank + 1) - begin(rank); }
 };
 
-/* Each rank reduces its share of all ranks', then gives it to all. */
-HcclResult all_reduce(comm *c, aclrtStream stream, char *dst, char *src, const shares &s, const reduction &by)
+char *bytes_at(const void *p)
 {
-	parts give, take, result, others;
-	char *own = dst + s.begin(c->rank);
-
-	for (u32 r = 0; r < c->size; r++) {
-		if (r == c->rank)
-			continue;
-		if (s.bytes(r)) {
-			give.add(r, src + s.begin(r), s.bytes(r));
-			others.add(r, dst + s.begin(r), s.bytes(r));
-		}
-		if (s.bytes(c->rank)) {
-			take.add(r, own, s.bytes(c->rank));
-			result.add(r, own, s.bytes(c->rank));
-		}
-	}
-	if (HcclResult ret = copy_local(stream, own, src + s.begin(c->rank), s.bytes(c->rank)))
-		return ret;
-	if (HcclResult ret = exchange(c, stream, give.list, give.count, take.list, take.count, &by))
-		return ret;
-	return exchange(c, stream, result.list, result.count, others.list, others.count);
+	return static_cast<char *>(const_cast<void *>(p));
 }
 
-/* The k-th transfers of each pair of ranks are in the k-th exchange of both. */
-HcclResult batch(comm *c, aclrtStream stream, const HcclSendRecvItem *items, u32 n)
-{
-	for (u32 k = 0, left = n; left; k++) {
-		u32 seen[2][max_ranks] = {};
-		parts lists[2];
-
-		for (u32 i = 0; i < n; i++) {
-			const HcclSendRecvItem &item = items[i];
-			const u32 kind = item.sendRecvType;
-
-			if (seen[kind][item.remoteRank]++ != k)
-				continue;
-			lists[kind].add(item.remoteRank, item.buf, item.count * element_bytes(item.dataType));
-			left--;
-		}
-		if (HcclResult ret = exchange(c, stream, lists[HCCL_SEND].list, lists[HCCL_SEND].count,
-					      lists[HCCL_RECV].list, lists[HCCL_RECV].count))
-			return ret;
-	}
-	return HCCL_SUCCESS;
-}
-
-HcclResult check_item(const comm *c, const HcclSendRecvItem &item)
-{
-	u64 bytes;
-
-	if (!item.buf && item.count)
-		return HCCL_E_PTR;
-	if (unsigned(item.sendRecvType) > unsigned(HCCL_RECV) || item.remoteRank >= c->size ||
-	    item.remoteRank == c->rank)
-		return HCCL_E_PARA;
-	return measure(item.count, item.dataType, 1, &bytes);
-}
-
-/* One side of an exchange of all with all: of each rank, where and how much. */
+/* Where in a buffer the part of each rank is, and how much. */
 struct layout {
 	const u64 *counts, *offsets; /* null: `each`, one after the other */
 	u64 each, element;
@@ -140,60 +108,252 @@ struct layout {
 	char *at(u32 rank) const { return base + (counts ? offsets[rank] : each * rank) * element; }
 };
 
-HcclResult check_layout(const layout &l, u32 ranks)
+layout even(const void *base, u64 each, HcclDataType type)
 {
-	for (u32 r = 0; r < ranks; r++) {
-		u64 end;
+	return {nullptr, nullptr, each, element_bytes(type), bytes_at(base)};
+}
 
-		if (l.counts && (__builtin_add_overflow(l.counts[r], l.offsets[r], &end) ||
-				 __builtin_mul_overflow(end, l.element, &end) || end >> 63))
-			return HCCL_E_PARA;
-		if (!l.base && l.bytes(r))
-			return HCCL_E_PTR;
+layout by_arrays(const void *base, const void *counts, const void *offsets, HcclDataType type)
+{
+	return {static_cast<const u64 *>(counts), static_cast<const u64 *>(offsets), 0, element_bytes(type),
+		bytes_at(base)};
+}
+
+HcclResult check_part(const char *name, const layout &l, u32 rank)
+{
+	u64 end;
+
+	if (l.counts && (__builtin_add_overflow(l.counts[rank], l.offsets[rank], &end) ||
+			 __builtin_mul_overflow(end, l.element, &end) || end >> 63))
+		return because(HCCL_E_PARA, "%s: the part of rank %u exceeds 2^63 bytes", name, rank);
+	if (!l.bytes(rank))
+		return HCCL_SUCCESS;
+	return l.base ? check_memory(name, l.at(rank), l.bytes(rank)) : because(HCCL_E_PTR, "%s is NULL", name);
+}
+
+HcclResult check_layout(const char *name, const layout &l, u32 ranks)
+{
+	for (u32 r = 0; r < ranks; r++)
+		if (HcclResult ret = check_part(name, l, r))
+			return ret;
+	return HCCL_SUCCESS;
+}
+
+HcclResult check_arrays(const void *counts, const void *offsets)
+{
+	return counts && offsets ? HCCL_SUCCESS : because(HCCL_E_PTR, "counts or displacements are NULL");
+}
+
+/* Of the elements of a buffer that all ranks have, as equal as may be: the first ranks' shares are the longer ones. */
+struct shares {
+	u64 counts[max_ranks], offsets[max_ranks];
+
+	shares(u64 count, u32 ranks)
+	{
+		for (u32 r = 0; r < ranks; r++) {
+			counts[r] = count / ranks + (r < count % ranks);
+			offsets[r] = r ? offsets[r - 1] + counts[r - 1] : 0;
+		}
+	}
+	layout of(char *base, u64 element) const { return {counts, offsets, 0, element, base}; }
+};
+
+/* Each rank gets its part of all ranks', reduced. */
+HcclResult reduce_scatter(work *w, const layout &from, char *to, const reduction &by)
+{
+	const u32 own = w->c->rank;
+	parts give, take;
+
+	for (u32 r = 0; r < w->c->size; r++)
+		if (r != own) {
+			give.add(r, from.at(r), from.bytes(r));
+			take.add(r, to, from.bytes(own));
+		}
+	if (HcclResult ret = copy_local(w, to, from.at(own), from.bytes(own)))
+		return ret;
+	return exchange(w, give.list, give.count, take.list, take.count, &by);
+}
+
+/* Each rank's part to all. */
+HcclResult all_gather(work *w, char *from, const layout &to)
+{
+	const u32 own = w->c->rank;
+	parts give, take;
+
+	for (u32 r = 0; r < w->c->size; r++)
+		if (r != own) {
+			give.add(r, from, to.bytes(own));
+			take.add(r, to.at(r), to.bytes(r));
+		}
+	if (HcclResult ret = copy_local(w, to.at(own), from, to.bytes(own)))
+		return ret;
+	return exchange(w, give.list, give.count, take.list, take.count);
+}
+
+HcclResult all_reduce(work *w, char *dst, char *src, u64 count, const reduction &by)
+{
+	const comm *c = w->c;
+	const u64 bytes = count * by.element;
+
+	if (bytes <= std::min(small_bytes, c->slot_bytes))
+		return reduce_in_slots(w, dst, src, bytes, by);
+	const shares each(count, c->size);
+	const layout to = each.of(dst, by.element);
+	if (HcclResult ret = reduce_scatter(w, each.of(src, by.element), to.at(c->rank), by))
+		return ret;
+	return all_gather(w, to.at(c->rank), to);
+}
+
+HcclResult all_to_all(work *w, const layout &from, const layout &to)
+{
+	const u32 own = w->c->rank;
+	parts give, take;
+
+	for (u32 r = 0; r < w->c->size; r++)
+		if (r != own) {
+			give.add(r, from.at(r), from.bytes(r));
+			take.add(r, to.at(r), to.bytes(r));
+		}
+	if (HcclResult ret = copy_local(w, to.at(own), from.at(own), from.bytes(own)))
+		return ret;
+	return exchange(w, give.list, give.count, take.list, take.count);
+}
+
+HcclResult check_all_to_all(const comm &c, const layout &from, const layout &to)
+{
+	if (from.base && from.base == to.base)
+		return because(HCCL_E_PARA, "sendBuf and recvBuf are the same");
+	if (HcclResult ret = check_layout("sendBuf", from, c.size))
+		return ret;
+	if (HcclResult ret = check_layout("recvBuf", to, c.size))
+		return ret;
+	if (from.bytes(c.rank) != to.bytes(c.rank))
+		return because(HCCL_E_PARA, "rank %u sends itself %llu bytes and receives %llu", c.rank,
+			       static_cast<unsigned long long>(from.bytes(c.rank)),
+			       static_cast<unsigned long long>(to.bytes(c.rank)));
+	return HCCL_SUCCESS;
+}
+
+/* The root's part for each rank; another rank: its own, at `own`. */
+HcclResult from_root(work *w, u32 root, char *own, const layout &all)
+{
+	const transfer mine = {root, own, all.bytes(w->c->rank)};
+	parts give;
+
+	if (w->c->rank != root)
+		return exchange(w, nullptr, 0, &mine, 1);
+	for (u32 r = 0; r < w->c->size; r++)
+		if (r != root)
+			give.add(r, all.at(r), all.bytes(r));
+	return exchange(w, give.list, give.count, nullptr, 0);
+}
+
+HcclResult reduce_at_root(work *w, u32 root, char *dst, char *src, u64 bytes, const reduction &by)
+{
+	const transfer own = {root, src, bytes};
+	parts take;
+
+	if (w->c->rank != root)
+		return exchange(w, &own, 1, nullptr, 0);
+	for (u32 r = 0; r < w->c->size; r++)
+		if (r != root)
+			take.add(r, dst, bytes);
+	if (HcclResult ret = copy_local(w, dst, src, bytes))
+		return ret;
+	return exchange(w, nullptr, 0, take.list, take.count, &by);
+}
+
+/* The k-th transfers of each pair of ranks are in the k-th exchange of both. */
+HcclResult batch(work *w, const HcclSendRecvItem *items, u32 n)
+{
+	u32 done = 0;
+
+	for (u32 k = 0; done < n; k++) {
+		u32 seen[2][max_ranks] = {};
+		const HcclSendRecvItem *own[2] = {};
+		parts lists[2];
+
+		for (u32 i = 0; i < n; i++) {
+			const HcclSendRecvItem &item = items[i];
+			const u32 kind = item.sendRecvType;
+
+			if (seen[kind][item.remoteRank]++ != k)
+				continue;
+			done++;
+			if (item.remoteRank == w->c->rank)
+				own[kind] = &item;
+			else
+				lists[kind].add(item.remoteRank, bytes_at(item.buf), item_bytes(item));
+		}
+		if (own[HCCL_SEND])
+			if (HcclResult ret = copy_local(w, own[HCCL_RECV]->buf, own[HCCL_SEND]->buf,
+							item_bytes(*own[HCCL_SEND])))
+				return ret;
+		if (HcclResult ret = exchange(w, lists[HCCL_SEND].list, lists[HCCL_SEND].count, lists[HCCL_RECV].list,
+					      lists[HCCL_RECV].count))
+			return ret;
 	}
 	return HCCL_SUCCESS;
 }
 
-HcclResult all_to_all(comm *c, aclrtStream stream, const layout &from, const layout &to)
+HcclResult barrier(work *w)
 {
-	parts give, take;
+	transfer all[max_ranks];
+	u32 n = 0;
 
-	for (u32 r = 0; r < c->size; r++) {
-		if (r == c->rank)
-			continue;
-		if (from.bytes(r))
-			give.add(r, from.at(r), from.bytes(r));
-		if (to.bytes(r))
-			take.add(r, to.at(r), to.bytes(r));
-	}
-	if (HcclResult ret = copy_local(stream, to.at(c->rank), from.at(c->rank), from.bytes(c->rank)))
+	for (u32 r = 0; r < w->c->size; r++)
+		if (r != w->c->rank)
+			all[n++] = {r, nullptr, 0};
+	return exchange(w, all, n, all, n);
+}
+
+/* What operations with one count have in common. */
+HcclResult check_both(const comm &c, const void *from, u64 from_bytes, const void *to, u64 to_bytes)
+{
+	if (HcclResult ret = check_memory("sendBuf", from, from_bytes))
 		return ret;
-	return exchange(c, stream, give.list, give.count, take.list, take.count);
+	(void)c;
+	return check_memory("recvBuf", to, to_bytes);
 }
 
-/* The root's parts for each of the others; own: where another rank receives. */
-HcclResult from_root(comm *c, aclrtStream stream, u32 root, const transfer &own, const parts &all)
+/* HcclSend(), HcclRecv(). */
+HcclResult send_or_recv(const char *call, const HcclSendRecvItem &item, HcclComm handle, aclrtStream stream)
 {
-	return c->rank == root ? exchange(c, stream, all.list, all.count, nullptr, 0) :
-				 exchange(c, stream, nullptr, 0, &own, 1);
-}
+	const auto check = [&](const comm &c) -> HcclResult {
+		if (HcclResult ret = check_item(c, item))
+			return ret;
+		if (item.remoteRank == c.rank && !group_open())
+			return because(HCCL_E_PARA, "rank %u is this one: HcclBatchSendRecv() or a group", c.rank);
+		return HCCL_SUCCESS;
+	};
 
-char *bytes_at(const void *p, u64 offset = 0)
-{
-	return static_cast<char *>(const_cast<void *>(p)) + offset;
-}
+	if (!item.count)
+		return HCCL_SUCCESS;
+	if (!group_open())
+		return collective(call, handle, stream, check, [=](work *w) { return batch(w, &item, 1); });
+	return called(call, [&]() -> HcclResult {
+		const comm_use c(handle);
 
-/* What each call checks. missing: a buffer is NULL; bytes: of one rank's part. */
-HcclResult prepare(HcclComm handle, aclrtStream stream, bool missing, u64 count, HcclDataType type, comm **c,
-		   u64 *bytes)
-{
-	*c = find_comm(handle);
-	if (!*c || !stream || missing)
-		return HCCL_E_PTR;
-	return measure(count, type, (*c)->size, bytes);
+		if (!c || !stream)
+			return because(HCCL_E_PTR, "comm is not a communicator of this process, or stream is NULL");
+		const HcclResult ret = check(*c.get());
+		return ret ? ret : group_add_item(handle, item, stream);
+	});
 }
 
 } // namespace
+
+HcclResult batch_send_recv(HcclComm handle, const HcclSendRecvItem *items, u32 n, aclrtStream stream)
+{
+	const comm_use c(handle);
+
+	if (!c)
+		return because(HCCL_E_PTR, "comm was destroyed");
+	if (HcclResult ret = check_own_items(*c.get(), items, n))
+		return ret;
+	return run(handle, stream, [=](work *w) { return batch(w, items, n); });
+}
+
 } // namespace usdma::hccl_comm
 
 using namespace usdma::hccl_comm;
@@ -204,238 +364,310 @@ using usdma::u64;
 HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
 			 HcclComm handle, aclrtStream stream)
 {
-	comm *c;
-	u64 bytes;
+	const u64 element = element_bytes(dataType), bytes = count * element;
 
 	if (!count)
 		return HCCL_SUCCESS;
-	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, count, dataType, &c, &bytes);
-	ret = ret ? ret : check_reduction(dataType, op);
-	if (ret)
-		return ret;
-	const u64 element = bytes / count;
-	return run(c, stream, [&] {
-		return all_reduce(c, stream, bytes_at(recvBuf), bytes_at(sendBuf), {count, element, c->size},
-				  {dataType, op, element});
-	});
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_reduction(dataType, op);
+
+			ret = ret ? ret : check_count(count, dataType, c.size);
+			return ret ? ret : check_both(c, sendBuf, bytes, recvBuf, bytes);
+		},
+		[=](work *w) {
+			return all_reduce(w, bytes_at(recvBuf), bytes_at(sendBuf), count, {dataType, op, element});
+		});
 }
 
 HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDataType dataType, HcclReduceOp op,
 			     HcclComm handle, aclrtStream stream)
 {
-	comm *c;
-	u64 bytes;
+	const u64 element = element_bytes(dataType), bytes = recvCount * element;
 
 	if (!recvCount)
 		return HCCL_SUCCESS;
-	HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, recvCount, dataType, &c, &bytes);
-	ret = ret ? ret : check_reduction(dataType, op);
-	if (!ret && recvBuf == sendBuf && c->rank)
-		return HCCL_E_PARA; /* the own part is elsewhere */
-	if (ret)
-		return ret;
-	return run(c, stream, [&] {
-		const reduction by = {dataType, op, bytes / recvCount};
-		parts give, take;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_reduction(dataType, op);
 
-		for (u32 r = 0; r < c->size; r++)
-			if (r != c->rank) {
-				give.add(r, bytes_at(sendBuf, bytes * r), bytes);
-				take.add(r, recvBuf, bytes);
-			}
-		if (HcclResult err = copy_local(stream, recvBuf, bytes_at(sendBuf, bytes * c->rank), bytes))
-			return err;
-		return exchange(c, stream, give.list, give.count, take.list, take.count, &by);
-	});
+			ret = ret ? ret : check_count(recvCount, dataType, c.size);
+			if (!ret && recvBuf && recvBuf == sendBuf && c.rank)
+				return because(HCCL_E_PARA, "recvBuf is the part of rank 0; in place it is the own");
+			return ret ? ret : check_both(c, sendBuf, bytes * c.size, recvBuf, bytes);
+		},
+		[=](work *w) {
+			return reduce_scatter(w, even(sendBuf, recvCount, dataType), bytes_at(recvBuf),
+					      {dataType, op, element});
+		});
+}
+
+HcclResult HcclReduceScatterV(void *sendBuf, const void *sendCounts, const void *sendDispls, void *recvBuf,
+			      uint64_t recvCount, HcclDataType dataType, HcclReduceOp op, HcclComm handle,
+			      aclrtStream stream)
+{
+	layout from = by_arrays(sendBuf, sendCounts, sendDispls, dataType);
+
+	if (HcclResult ret = keep(__func__, ranks_of(handle), {&from.counts, &from.offsets}))
+		return ret;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_arrays(from.counts, from.offsets);
+
+			ret = ret ? ret : check_reduction(dataType, op, true);
+			ret = ret ? ret : check_layout("sendBuf", from, c.size);
+			if (!ret && from.counts[c.rank] != recvCount)
+				return because(HCCL_E_PARA, "recvCount is %llu, sendCounts has %llu for this rank",
+					       static_cast<unsigned long long>(recvCount),
+					       static_cast<unsigned long long>(from.counts[c.rank]));
+			if (!ret && recvBuf && recvBuf == sendBuf)
+				return because(HCCL_E_PARA, "sendBuf and recvBuf are the same");
+			if (ret || !recvCount)
+				return ret;
+			return check_memory("recvBuf", recvBuf, from.bytes(c.rank));
+		},
+		[=](work *w) {
+			return reduce_scatter(w, from, bytes_at(recvBuf), {dataType, op, from.element});
+		});
 }
 
 HcclResult HcclAllGather(void *sendBuf, void *recvBuf, uint64_t sendCount, HcclDataType dataType, HcclComm handle,
 			 aclrtStream stream)
 {
-	comm *c;
-	u64 bytes;
+	const u64 bytes = sendCount * element_bytes(dataType);
 
 	if (!sendCount)
 		return HCCL_SUCCESS;
-	const HcclResult ret = prepare(handle, stream, !sendBuf || !recvBuf, sendCount, dataType, &c, &bytes);
-	if (ret)
-		return ret;
-	return run(c, stream, [&] {
-		parts give, take;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			const HcclResult ret = check_count(sendCount, dataType, c.size);
 
-		for (u32 r = 0; r < c->size; r++)
-			if (r != c->rank) {
-				give.add(r, sendBuf, bytes);
-				take.add(r, bytes_at(recvBuf, bytes * r), bytes);
-			}
-		if (HcclResult err = copy_local(stream, bytes_at(recvBuf, bytes * c->rank), sendBuf, bytes))
-			return err;
-		return exchange(c, stream, give.list, give.count, take.list, take.count);
-	});
+			return ret ? ret : check_both(c, sendBuf, bytes, recvBuf, bytes * c.size);
+		},
+		[=](work *w) { return all_gather(w, bytes_at(sendBuf), even(recvBuf, sendCount, dataType)); });
+}
+
+HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf, const void *recvCounts,
+			  const void *recvDispls, HcclDataType dataType, HcclComm handle, aclrtStream stream)
+{
+	layout to = by_arrays(recvBuf, recvCounts, recvDispls, dataType);
+
+	if (HcclResult ret = keep(__func__, ranks_of(handle), {&to.counts, &to.offsets}))
+		return ret;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_arrays(to.counts, to.offsets);
+
+			ret = ret ? ret : check_count(sendCount, dataType, 1);
+			ret = ret ? ret : check_layout("recvBuf", to, c.size);
+			if (!ret && to.counts[c.rank] != sendCount)
+				return because(HCCL_E_PARA, "sendCount is %llu, recvCounts has %llu for this rank",
+					       static_cast<unsigned long long>(sendCount),
+					       static_cast<unsigned long long>(to.counts[c.rank]));
+			if (!ret && sendBuf && sendBuf == recvBuf && to.offsets[c.rank])
+				return because(HCCL_E_PARA, "sendBuf is the begin of recvBuf, not the own part");
+			if (ret || !sendCount)
+				return ret;
+			return check_memory("sendBuf", sendBuf, to.bytes(c.rank));
+		},
+		[=](work *w) { return all_gather(w, bytes_at(sendBuf), to); });
 }
 
 HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint32_t root, HcclComm handle,
 			 aclrtStream stream)
 {
-	comm *c;
-	u64 bytes;
-
 	if (!count)
 		return HCCL_SUCCESS;
-	const HcclResult ret = prepare(handle, stream, !buf, count, dataType, &c, &bytes);
-	if (ret || root >= c->size)
-		return ret ? ret : HCCL_E_PARA;
-	return run(c, stream, [&] {
-		parts all;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_count(count, dataType, c.size);
 
-		for (u32 r = 0; r < c->size; r++)
-			if (r != root)
-				all.add(r, buf, bytes);
-		return from_root(c, stream, root, {root, bytes_at(buf), bytes}, all);
-	});
+			ret = ret ? ret : check_rank("root", root, c.size);
+			return ret ? ret : check_memory("buf", buf, count * element_bytes(dataType));
+		},
+		[=](work *w) {
+			/* The same part for each. */
+			parts all;
+			const transfer own = {root, bytes_at(buf), count * element_bytes(dataType)};
+
+			if (w->c->rank != root)
+				return exchange(w, nullptr, 0, &own, 1);
+			for (u32 r = 0; r < w->c->size; r++)
+				if (r != root)
+					all.add(r, own.at, own.bytes);
+			return exchange(w, all.list, all.count, nullptr, 0);
+		});
 }
 
 HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,
 		       HcclComm handle, aclrtStream stream)
 {
-	comm *c;
-	u64 bytes;
+	const u64 bytes = recvCount * element_bytes(dataType);
 
 	if (!recvCount)
 		return HCCL_SUCCESS;
-	const HcclResult ret = prepare(handle, stream, !recvBuf, recvCount, dataType, &c, &bytes);
-	if (ret || root >= c->size)
-		return ret ? ret : HCCL_E_PARA;
-	if (c->rank == root && !sendBuf)
-		return HCCL_E_PTR;
-	return run(c, stream, [&] {
-		parts all;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_count(recvCount, dataType, c.size);
 
-		for (u32 r = 0; r < c->size && c->rank == root; r++)
-			if (r != root)
-				all.add(r, bytes_at(sendBuf, bytes * r), bytes);
-		/* The root's own part last: recvBuf may be a part of sendBuf. */
-		if (HcclResult err = from_root(c, stream, root, {root, bytes_at(recvBuf), bytes}, all))
-			return err;
-		return c->rank == root ? copy_local(stream, recvBuf, bytes_at(sendBuf, bytes * root), bytes) :
-					 HCCL_SUCCESS;
-	});
+			ret = ret ? ret : check_rank("root", root, c.size);
+			ret = ret ? ret : check_memory("recvBuf", recvBuf, bytes);
+			return ret || c.rank != root ? ret : check_memory("sendBuf", sendBuf, bytes * c.size);
+		},
+		[=](work *w) {
+			const layout all = even(sendBuf, recvCount, dataType);
+
+			/* The root's own part last: recvBuf may be a part of sendBuf. */
+			if (HcclResult ret = from_root(w, root, bytes_at(recvBuf), all))
+				return ret;
+			return w->c->rank == root ? copy_local(w, recvBuf, all.at(root), bytes) : HCCL_SUCCESS;
+		});
 }
 
 HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType dataType, HcclReduceOp op,
 		      uint32_t root, HcclComm handle, aclrtStream stream)
 {
-	comm *c;
-	u64 bytes;
+	const u64 element = element_bytes(dataType), bytes = count * element;
 
 	if (!count)
 		return HCCL_SUCCESS;
-	HcclResult ret = prepare(handle, stream, !sendBuf, count, dataType, &c, &bytes);
-	ret = ret ? ret : root >= c->size ? HCCL_E_PARA : check_reduction(dataType, op);
-	if (!ret && c->rank == root && !recvBuf)
-		return HCCL_E_PTR;
-	if (ret)
-		return ret;
-	return run(c, stream, [&] {
-		const reduction by = {dataType, op, bytes / count};
-		const transfer own = {root, bytes_at(sendBuf), bytes};
-		parts all;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_reduction(dataType, op);
 
-		if (c->rank != root)
-			return exchange(c, stream, &own, 1, nullptr, 0);
-		for (u32 r = 0; r < c->size; r++)
-			if (r != root)
-				all.add(r, recvBuf, bytes);
-		if (HcclResult err = copy_local(stream, recvBuf, sendBuf, bytes))
-			return err;
-		return exchange(c, stream, nullptr, 0, all.list, all.count, &by);
-	});
+			ret = ret ? ret : check_count(count, dataType, c.size);
+			ret = ret ? ret : check_rank("root", root, c.size);
+			ret = ret ? ret : check_memory("sendBuf", sendBuf, bytes);
+			return ret || c.rank != root ? ret : check_memory("recvBuf", recvBuf, bytes);
+		},
+		[=](work *w) {
+			return reduce_at_root(w, root, bytes_at(recvBuf), bytes_at(sendBuf), bytes,
+					      {dataType, op, element});
+		});
 }
 
 HcclResult HcclBarrier(HcclComm handle, aclrtStream stream)
 {
-	comm *const c = find_comm(handle);
-
-	if (!c || !stream)
-		return HCCL_E_PTR;
-	return run(c, stream, [&] {
-		parts all;
-
-		for (u32 r = 0; r < c->size; r++)
-			if (r != c->rank)
-				all.add(r, nullptr, 0);
-		return exchange(c, stream, all.list, all.count, all.list, all.count);
-	});
+	return collective(
+		__func__, handle, stream, [](const comm &) { return HCCL_SUCCESS; }, barrier);
 }
 
 HcclResult HcclBatchSendRecv(HcclSendRecvItem *sendRecvInfo, uint32_t itemNum, HcclComm handle, aclrtStream stream)
 {
-	comm *const c = find_comm(handle);
+	const HcclSendRecvItem *items = sendRecvInfo;
 
-	if (!c || !stream || !sendRecvInfo)
-		return HCCL_E_PTR;
-	for (u32 i = 0; i < itemNum; i++)
-		if (HcclResult ret = check_item(c, sendRecvInfo[i]))
-			return ret;
 	if (!itemNum)
 		return HCCL_SUCCESS;
-	return run(c, stream, [&] { return batch(c, stream, sendRecvInfo, itemNum); });
+	if (HcclResult ret = keep(__func__, itemNum, {&items}))
+		return ret;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			return items ? check_items(c, items, itemNum) : because(HCCL_E_PTR, "sendRecvInfo is NULL");
+		},
+		[=](work *w) { return batch(w, items, itemNum); });
 }
 
 HcclResult HcclSend(void *sendBuf, uint64_t count, HcclDataType dataType, uint32_t destRank, HcclComm handle,
 		    aclrtStream stream)
 {
-	HcclSendRecvItem item = {HCCL_SEND, sendBuf, count, dataType, destRank};
-
-	return count ? HcclBatchSendRecv(&item, 1, handle, stream) : HCCL_SUCCESS;
+	return send_or_recv(__func__, {HCCL_SEND, sendBuf, count, dataType, destRank}, handle, stream);
 }
 
 HcclResult HcclRecv(void *recvBuf, uint64_t count, HcclDataType dataType, uint32_t srcRank, HcclComm handle,
 		    aclrtStream stream)
 {
-	HcclSendRecvItem item = {HCCL_RECV, recvBuf, count, dataType, srcRank};
-
-	return count ? HcclBatchSendRecv(&item, 1, handle, stream) : HCCL_SUCCESS;
-}
-
-static HcclResult all_to_all_call(HcclComm handle, aclrtStream stream, const layout &from, const layout &to)
-{
-	comm *const c = find_comm(handle);
-
-	if (!c || !stream)
-		return HCCL_E_PTR;
-	if (!from.element || !to.element || (from.base && from.base == to.base))
-		return HCCL_E_PARA;
-	for (const layout *l : {&from, &to})
-		if (HcclResult ret = check_layout(*l, c->size))
-			return ret;
-	if (from.bytes(c->rank) != to.bytes(c->rank))
-		return HCCL_E_PARA;
-	return run(c, stream, [&] { return all_to_all(c, stream, from, to); });
+	return send_or_recv(__func__, {HCCL_RECV, recvBuf, count, dataType, srcRank}, handle, stream);
 }
 
 HcclResult HcclAlltoAll(const void *sendBuf, uint64_t sendCount, HcclDataType sendType, const void *recvBuf,
 			uint64_t recvCount, HcclDataType recvType, HcclComm handle, aclrtStream stream)
 {
-	u64 bytes;
+	const layout from = even(sendBuf, sendCount, sendType), to = even(recvBuf, recvCount, recvType);
 
-	for (auto [count, type] : {std::pair(sendCount, sendType), std::pair(recvCount, recvType)})
-		if (HcclResult ret = measure(count, type, max_ranks, &bytes))
-			return ret;
-	return all_to_all_call(handle, stream,
-			       {nullptr, nullptr, sendCount, element_bytes(sendType), bytes_at(sendBuf)},
-			       {nullptr, nullptr, recvCount, element_bytes(recvType), bytes_at(recvBuf)});
+	if (!sendCount && !recvCount)
+		return HCCL_SUCCESS;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_count(sendCount, sendType, c.size);
+
+			ret = ret ? ret : check_count(recvCount, recvType, c.size);
+			return ret ? ret : check_all_to_all(c, from, to);
+		},
+		[=](work *w) { return all_to_all(w, from, to); });
 }
 
 HcclResult HcclAlltoAllV(const void *sendBuf, const void *sendCounts, const void *sdispls, HcclDataType sendType,
 			 const void *recvBuf, const void *recvCounts, const void *rdispls, HcclDataType recvType,
 			 HcclComm handle, aclrtStream stream)
 {
-	const auto words = [](const void *p) { return static_cast<const u64 *>(p); };
+	layout from = by_arrays(sendBuf, sendCounts, sdispls, sendType),
+	       to = by_arrays(recvBuf, recvCounts, rdispls, recvType);
 
-	if (!sendCounts || !sdispls || !recvCounts || !rdispls)
-		return HCCL_E_PTR;
-	return all_to_all_call(handle, stream,
-			       {words(sendCounts), words(sdispls), 0, element_bytes(sendType), bytes_at(sendBuf)},
-			       {words(recvCounts), words(rdispls), 0, element_bytes(recvType), bytes_at(recvBuf)});
+	if (HcclResult ret = keep(__func__, ranks_of(handle), {&from.counts, &from.offsets, &to.counts, &to.offsets}))
+		return ret;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = check_arrays(from.counts, from.offsets);
+
+			ret = ret ? ret : check_arrays(to.counts, to.offsets);
+			ret = ret ? ret : check_count(0, sendType, 1);
+			ret = ret ? ret : check_count(0, recvType, 1);
+			return ret ? ret : check_all_to_all(c, from, to);
+		},
+		[=](work *w) { return all_to_all(w, from, to); });
+}
+
+/* The row and the column of this rank, one part after the other. */
+struct matrix {
+	u64 counts[2][max_ranks], offsets[2][max_ranks];
+
+	matrix(const u64 *all, u32 rank, u32 ranks)
+	{
+		for (u32 r = 0; r < ranks; r++) {
+			counts[0][r] = all[rank * ranks + r];
+			counts[1][r] = all[r * ranks + rank];
+			for (u32 side = 0; side < 2; side++)
+				offsets[side][r] = r ? offsets[side][r - 1] + counts[side][r - 1] : 0;
+		}
+	}
+	layout from(const void *base, HcclDataType type) const { return by_arrays(base, counts[0], offsets[0], type); }
+	layout to(const void *base, HcclDataType type) const { return by_arrays(base, counts[1], offsets[1], type); }
+};
+
+HcclResult HcclAlltoAllVC(const void *sendBuf, const void *sendCountMatrix, HcclDataType sendType, const void *recvBuf,
+			  HcclDataType recvType, HcclComm handle, aclrtStream stream)
+{
+	const auto *counts = static_cast<const u64 *>(sendCountMatrix);
+	const u64 ranks = ranks_of(handle);
+
+	if (HcclResult ret = keep(__func__, ranks * ranks, {&counts}))
+		return ret;
+	return collective(
+		__func__, handle, stream,
+		[=](const comm &c) {
+			HcclResult ret = counts ? HCCL_SUCCESS : because(HCCL_E_PTR, "sendCountMatrix is NULL");
+
+			ret = ret ? ret : check_count(0, sendType, 1);
+			ret = ret ? ret : check_count(0, recvType, 1);
+			if (ret)
+				return ret;
+			const matrix m(counts, c.rank, c.size);
+			return check_all_to_all(c, m.from(sendBuf, sendType), m.to(recvBuf, recvType));
+		},
+		[=](work *w) {
+			const matrix m(counts, w->c->rank, w->c->size);
+
+			return all_to_all(w, m.from(sendBuf, sendType), m.to(recvBuf, recvType));
+		});
 }

@@ -1,63 +1,103 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators. Each rank has a slot in its device's memory for each peer, and two notifies of its own for each: the
- * peer records `arrived` when it has written its slot, and `taken` when it has read what this rank wrote into the
- * peer's. A transfer is
+ * Communicators. Each rank has slots in its device's memory for each peer, and two notifies of its own for each slot of
+ * each peer: the peer records `arrived` when it has written its slot, and `taken` when it has read what this rank wrote
+ * into the peer's. A transfer consists of pieces of a slot each, which use a peer's slots in turn. A piece is
  *
  *	sender                          receiver
+ *	waits for taken of the slot's
+ *	piece before, if there was one
  *	copies into the peer's slot
  *	records the peer's arrived      waits for arrived
  *	                                copies or reduces out of the slot
- *	waits for taken                 records the sender's taken
+ *	                                records the sender's taken
  *
- * all of it in the ranks' streams. When an operation's last wait is over, no peer will touch this rank's memory or
- * notifies until the next operation: so each operation starts with clear notifies, and a communicator can be destroyed
- * without another rank.
+ * all of it in the ranks' streams. At the end of an operation are waits for the slots that were not waited for. From
+ *then on no peer will touch this rank's memory or notifies until the next operation: so each operation starts with
+ *clear notifies, and a communicator can be destroyed without another rank.
  */
 #pragma once
 
 #include "driver/base/log.h"
 #include "driver/base/types.h"
 #include "driver/base/unique_fd.h"
+#include "lib/hccl_comm/cause.h"
 
 #include <hccl.h>
 
 #include <memory>
 #include <mutex>
 #include <pthread.h>
+#include <vector>
 
 namespace usdma::hccl_comm {
 
 inline constexpr u32 max_ranks = 64;
 inline constexpr size_t key_len = 65;
+/* Slots a peer: the copies of one piece run while another is taken, whichever rank is ahead. */
+inline constexpr u32 depth = 2;
 
 /* What a rank sends to its peers; addresses and handles are for peers in the same process. */
 struct rank_info {
 	u32 rank;
 	s32 pid, device;
+	u64 process; /* random: in another PID namespace another process may have the same pid */
 	u64 slot_bytes;
 	void *memory;
 	char key[key_len];
 };
 
-/* Notifies of one rank for one peer. */
-struct pair_info {
+inline bool same_process(const rank_info &a, const rank_info &b)
+{
+	return a.pid == b.pid && a.process == b.process;
+}
+
+/* Notifies of one rank for one slot of one peer. */
+struct slot_info {
 	aclrtNotify arrived, taken;
 	char arrived_key[key_len], taken_key[key_len];
+};
+
+/* The same for all slots of one peer. */
+struct pair_info {
+	slot_info slots[depth];
 };
 
 struct peer {
 	rank_info is;
 	pair_info mine;
-	aclrtNotify arrived = nullptr, taken = nullptr; /* the peer's for this rank */
-	char *slot = nullptr;                           /* in the peer's memory, for this rank */
-	void *memory = nullptr;                         /* the peer's, if it is imported from another process */
+	aclrtNotify arrived[depth] = {}, taken[depth] = {}; /* the peer's for this rank */
+	char *slots = nullptr;                              /* in the peer's memory, for this rank */
+	void *memory = nullptr;                             /* the peer's, if it is imported from another process */
 };
 
 /* The stream of an operation, and the context to which that belongs. */
 struct operation {
 	aclrtStream stream = nullptr;
 	aclrtContext context = nullptr;
+	bool replayed = false;
+};
+
+/* A symmetric window: memory of this rank that the program has registered. */
+struct window {
+	HcclCommSymWindow handle;
+	const char *at;
+	u64 size;
+};
+
+/* What a group is, to those who make it. */
+struct root_info {
+	char magic[8];
+	u8 boot_id[16], cookie[16];
+	char name[64];   /* of a socket */
+	bool fixed_name; /* all ranks know it beforehand: rank 0 listens */
+};
+
+/* What one-sided operations keep of a communicator (lib/hcomm). */
+struct one_sided {
+	virtual ~one_sided() = default;
+	/* Memory is bound: the communicator must stay. */
+	virtual bool has_bound() = 0;
 };
 
 struct comm {
@@ -65,9 +105,13 @@ struct comm {
 	s32 device = 0;
 	aclrtContext context = nullptr;
 	char name[COMM_NAME_MAX_LENGTH] = {};
-	u64 slot_bytes = 0; /* the smallest of all ranks': the largest piece of a transfer */
-	u32 wait_s = 0;
-	char *memory = nullptr; /* slots, one a rank */
+	root_info root{}; /* of the group's first meeting */
+	u32 meetings = 0; /* HcclCommResume() has made; changed under state */
+	u64 buffer_bytes = 0;
+	u64 slot_bytes = 0;     /* the smallest of all ranks': the largest piece of a transfer */
+	u32 wait_s = 0;         /* 0: no limit */
+	void *block = nullptr;  /* device memory, with */
+	char *memory = nullptr; /* the slots, `depth` for each peer */
 	rank_info own{};
 	std::unique_ptr<peer[]> peers; /* by rank; the own one is unused */
 
@@ -75,12 +119,18 @@ struct comm {
 	aclrtEvent done = nullptr; /* recorded at the end of each operation */
 	bool owns_device = false;  /* HcclCommInitAll() set it */
 
+	std::mutex monitoring;           /* starts and stops of the monitor; outside state */
 	std::mutex order;                /* of operations */
+	bool touched = false;            /* under order: the operation has submitted something */
 	std::mutex state;                /* the next ones; innermost */
 	HcclResult error = HCCL_SUCCESS; /* the first */
+	cause why;                       /* of error */
 	operation active, last;          /* being put into its stream; complete there when done is */
 	u64 due = 0;                     /* when the last operation has taken too long */
 	bool idle = true;                /* the monitor sleeps without a time limit */
+	bool suspended = false;
+	bool ended = false;               /* HcclCommDestroy() was called */
+	std::unique_ptr<one_sided> sided; /* made once */
 
 	/* The rank that accepts: a socket for each rank; the others: one, to that rank. */
 	std::unique_ptr<unique_fd[]> sockets;
@@ -89,42 +139,89 @@ struct comm {
 	bool stop = false;    /* under state */
 	pthread_t monitor{};
 
+	/* Under the table's lock. */
 	HcclComm handle = nullptr; /* a number that no other one had, or will have */
-	comm *next = nullptr;      /* of the table */
+	u32 users = 0;             /* calls in progress; the end waits for them */
+	std::vector<window> windows;
+	comm *next = nullptr;
 };
+
+/* Index of a peer's slots in this rank's memory. */
+inline u32 index_of(u32 peer, u32 rank)
+{
+	return peer < rank ? peer : peer - 1;
+}
 
 /* ---- table.cpp ---------------------------------------------------------------------------------------- */
 
-/* nullptr: no communicator of this process. It stays until HcclCommDestroy(), which no operation may run beside. */
-comm *find_comm(HcclComm handle);
-/* Calls f under the table's lock, which HcclCommDestroy() takes too: for calls that any thread may make at any time. */
-HcclResult with_comm(HcclComm handle, HcclResult (*f)(comm *c, void *arg), void *arg);
+/* A communicator of this process, which is not freed while this exists. */
+class comm_use {
+public:
+	explicit comm_use(HcclComm handle);
+	/* By its name; the newest, if several have it. */
+	explicit comm_use(const char *name);
+	~comm_use();
+	comm_use(const comm_use &) = delete;
+	comm_use &operator=(const comm_use &) = delete;
+	comm *get() const { return c_; }
+	comm *operator->() const { return c_; }
+	operator comm *() const { return c_; }
+
+private:
+	comm *c_;
+};
+
 HcclComm publish(comm *c);
-/* nullptr: it is none. */
+/* nullptr: it is none. Calls in progress may still use it. */
 comm *withdraw(HcclComm handle);
+/* Until none does. */
+void wait_unused(comm *c);
+bool name_in_use(const char *name, s32 device);
+/* HCCL_E_PARA: overlaps another; HCCL_E_MEMORY. */
+HcclResult add_window(comm *c, const void *at, u64 size, HcclCommSymWindow *out);
+bool remove_window(HcclCommSymWindow handle);
+/* The window that holds all of the range. */
+bool find_window(comm *c, const void *at, u64 size, window *out);
+
+/* ---- comm.cpp ------------------------------------------------------------------------------------------ */
+
+/* What of a configuration is used. */
+struct options {
+	u64 bytes = 0;
+	u32 wait_s = 0;
+	char name[COMM_NAME_MAX_LENGTH] = {};
+};
+/* The configuration, or nullptr; then the environment, then the defaults. */
+HcclResult read_options(const HcclCommConfig *config, options *o);
+/* For later; the program's may be shorter than this version's. */
+HcclCommConfig copy_config(const HcclCommConfig *config);
+/* Joins as a rank of the thread's device. other_name: if the options have none. */
+HcclResult make_comm(u32 size, u32 rank, const root_info &root, const options &o, const char *other_name,
+		     HcclComm *out);
 
 /* ---- resources.cpp ------------------------------------------------------------------------------------ */
 
-/* Memory, notifies and the event of this rank; pairs: what it sends to each peer. */
-HcclResult make_resources(comm *c, u64 bytes, pair_info *pairs);
+/* Memory, notifies and the event of this rank. */
+HcclResult make_resources(comm *c);
+/* pairs: what it sends to each peer, with keys for those of other processes only: an exported notify is slower. */
+HcclResult export_pairs(comm *c, const rank_info *all, pair_info *pairs);
 /* all: of each rank; pairs: of each rank for this one. */
 HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs);
 void drop_resources(comm *c);
-/* Logs the cause. */
-HcclResult acl_failed(const char *call, aclError code);
+/* A random number of this process, the same each time; false: there is none. */
+bool process_id(u64 *out);
+/* Peer access between two devices of this process, in both directions: the other side may not have come to this. */
+HcclResult enable_both(s32 own, s32 other);
 
 /* ---- join.cpp ----------------------------------------------------------------------------------------- */
 
-/* What HcclRootInfo holds. */
-struct root_info {
-	char magic[8];
-	u8 boot_id[16], cookie[16];
-	char name[64]; /* of a socket */
-};
-
 HcclResult make_root(HcclRootInfo *out);
+/* Of a group whose ranks know its name beforehand: the cookie is a hash of the parts. */
+root_info fixed_root(std::initializer_list<std::pair<const void *, size_t>> parts);
+/* HCCL_CONNECT_TIMEOUT. */
+u64 connect_seconds();
 /* Makes the resources, meets the other ranks, and imports theirs. */
-HcclResult join(comm *c, const root_info &root, u64 bytes);
+HcclResult join(comm *c, const root_info &root);
 
 /* ---- monitor.cpp ---------------------------------------------------------------------------------------- */
 
@@ -132,9 +229,10 @@ HcclResult join(comm *c, const root_info &root, u64 bytes);
 HcclResult monitor_start(comm *c);
 /* Stops it, if it runs: it aborts what is not complete, and notifies the others that this rank leaves. */
 void monitor_end(comm *c);
-/* Registers an operation of this thread's context; the group's error. */
-HcclResult operation_begin(comm *c, aclrtStream stream);
-/* done is recorded, unless ret is an error. The group's error, or ret. */
+/* Registers an operation of this thread's context; the group's error, also if the last replay has no end. */
+HcclResult operation_begin(comm *c, aclrtStream stream, bool replayed = false);
+/* done is recorded, unless ret is an error. The group's error, or ret, which is the group's if something was submitted.
+ */
 HcclResult operation_end(comm *c, HcclResult ret);
 
 /* ---- exchange.cpp ------------------------------------------------------------------------------------- */
@@ -151,10 +249,38 @@ struct reduction {
 	u64 element;
 };
 
+/* Pieces of one operation so far, in both directions of a pair. */
+struct flow {
+	u8 sent = 0, got = 0; /* modulo depth: the next slot */
+	u8 owed = 0;          /* bits: slots whose taken has not been waited for */
+};
+
+/* An operation that is being put into a stream. */
+struct work {
+	comm *c;
+	aclrtStream stream;
+	flow flows[max_ranks] = {};
+};
+
 /* At most one transfer to and one from each peer. by: incoming data is reduced into `at`, not copied. */
-HcclResult exchange(comm *c, aclrtStream stream, const transfer *out, u32 outs, const transfer *in, u32 ins,
-		    const reduction *by = nullptr);
-HcclResult reduce_into(comm *c, aclrtStream stream, char *dst, const char *src, u64 bytes, const reduction &by);
-HcclResult copy_local(aclrtStream stream, void *dst, const void *src, u64 bytes);
+HcclResult exchange(work *w, const transfer *out, u32 outs, const transfer *in, u32 ins, const reduction *by = nullptr);
+/* Each rank's bytes, which fit a slot, reduced in the order of ranks: one exchange less than by shares. */
+HcclResult reduce_in_slots(work *w, char *dst, char *src, u64 bytes, const reduction &by);
+/* The waits at the end of an operation. */
+HcclResult drain(work *w);
+HcclResult copy_local(work *w, void *dst, const void *src, u64 bytes);
+
+/* ---- capture.cpp --------------------------------------------------------------------------------------- */
+
+/* The stream records a graph. */
+bool capturing(aclrtStream stream);
+/* Into the graph: what operation_begin() and operation_end() do, at each replay. */
+HcclResult capture_begin(comm *c, aclrtStream stream);
+HcclResult capture_end(comm *c, aclrtStream stream);
+/* Recording failed: the capture has failed. Returns ret. */
+HcclResult capture_failed(aclrtStream stream, HcclResult ret);
+/* Order: behind the last operation; before the next one. */
+HcclResult wait_for_last(comm *c, aclrtStream stream);
+HcclResult record_done(comm *c, aclrtStream stream);
 
 } // namespace usdma::hccl_comm

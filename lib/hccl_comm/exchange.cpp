@@ -4,120 +4,212 @@
 #include <dispatcher.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace usdma::hccl_comm {
 namespace {
 
-HcclResult record(aclrtNotify notify, aclrtStream stream)
+/*
+ * The bytes of a piece: small transfers have several, so that a rank takes one while the next is put; those of large
+ * ones are large, as the notifies of a piece cost as much as the copy of some 100 KiB.
+ */
+constexpr u64 least_piece = 512 << 10, most_piece = 2 << 20, pieces = 8;
+
+HcclResult record(work *w, aclrtNotify notify)
 {
-	if (aclError code = aclrtRecordNotify(notify, stream))
+	if (aclError code = aclrtRecordNotify(notify, w->stream))
 		return acl_failed("aclrtRecordNotify", code);
+	w->c->touched = true;
 	return HCCL_SUCCESS;
 }
 
 /* Without a time limit, which is the monitor's. */
-HcclResult wait(aclrtNotify notify, aclrtStream stream)
+HcclResult wait(work *w, aclrtNotify notify)
 {
-	if (aclError code = aclrtWaitAndResetNotify(notify, stream, 0))
+	if (aclError code = aclrtWaitAndResetNotify(notify, w->stream, 0))
 		return acl_failed("aclrtWaitAndResetNotify", code);
+	w->c->touched = true;
 	return HCCL_SUCCESS;
 }
 
+/* The same on both ranks of a transfer. */
+u64 piece_of(const comm *c, const transfer &t)
+{
+	return std::min(c->slot_bytes, std::clamp(std::bit_floor(t.bytes / pieces), least_piece, most_piece));
+}
+
 /* The part of a transfer that the round moves; a transfer of no bytes has one round, as a signal. */
-bool in_round(const comm *c, const transfer &t, u64 from, u64 *len)
+bool in_round(const comm *c, const transfer &t, u64 round, u64 *from, u64 *len)
 {
-	*len = t.bytes > from ? std::min(t.bytes - from, c->slot_bytes) : 0;
-	return *len || (!t.bytes && !from);
+	const u64 piece = piece_of(c, t);
+
+	*from = round * piece;
+	*len = t.bytes > *from ? std::min(t.bytes - *from, piece) : 0;
+	return *len || (!t.bytes && !round);
 }
 
-HcclResult put(comm *c, aclrtStream stream, const transfer &t, u64 from)
+HcclResult wait_taken(work *w, u32 peer, u32 slot)
 {
-	const peer &p = c->peers[t.peer];
-	u64 len;
-
-	if (!in_round(c, t, from, &len))
-		return HCCL_SUCCESS;
-	if (HcclResult ret = copy_local(stream, p.slot, t.at + from, len))
-		return ret;
-	return record(p.arrived, stream);
+	w->flows[peer].owed &= u8(~(1u << slot));
+	return wait(w, w->c->peers[peer].mine.slots[slot].taken);
 }
 
-HcclResult get(comm *c, aclrtStream stream, const transfer &t, u64 from, const reduction *by)
+HcclResult put(work *w, u32 peer, char *at, u64 len)
 {
-	const peer &p = c->peers[t.peer];
-	const char *slot = c->memory + c->own.slot_bytes * t.peer;
-	u64 len;
+	flow &f = w->flows[peer];
+	const hccl_comm::peer &p = w->c->peers[peer];
+	const u32 slot = f.sent;
 
-	if (!in_round(c, t, from, &len))
-		return HCCL_SUCCESS;
-	if (HcclResult ret = wait(p.mine.arrived, stream))
-		return ret;
-	if (HcclResult ret = by ? reduce_into(c, stream, t.at + from, slot, len, *by) :
-				  copy_local(stream, t.at + from, slot, len))
-		return ret;
-	return record(p.taken, stream);
-}
-
-/* Until the peer has taken what put() put. */
-HcclResult put_end(comm *c, aclrtStream stream, const transfer &t, u64 from)
-{
-	u64 len;
-
-	return in_round(c, t, from, &len) ? wait(c->peers[t.peer].mine.taken, stream) : HCCL_SUCCESS;
-}
-
-HcclResult round(comm *c, aclrtStream stream, const transfer *out, u32 outs, const transfer *in, u32 ins,
-		 const reduction *by, u64 from)
-{
-	for (u32 i = 0; i < outs; i++)
-		if (HcclResult ret = put(c, stream, out[i], from))
+	if (f.owed >> slot & 1)
+		if (HcclResult ret = wait_taken(w, peer, slot))
 			return ret;
+	if (HcclResult ret = copy_local(w, p.slots + p.is.slot_bytes * slot, at, len))
+		return ret;
+	f.owed |= u8(1u << slot);
+	f.sent = u8((f.sent + 1) % depth);
+	return record(w, p.arrived[slot]);
+}
+
+/* The own slot that holds the peer's next piece, when it has come. */
+HcclResult arrive(work *w, u32 peer, u32 *slot, char **at)
+{
+	flow &f = w->flows[peer];
+	const comm *c = w->c;
+
+	*slot = f.got;
+	*at = c->memory + c->own.slot_bytes * (index_of(peer, c->rank) * depth + *slot);
+	f.got = u8((f.got + 1) % depth);
+	return wait(w, c->peers[peer].mine.slots[*slot].arrived);
+}
+
+HcclResult reduce_into(work *w, char *dst, char *src, u64 bytes, const reduction &by)
+{
+	::hccl::Stream wrapped(w->stream);
+
+	w->c->touched = true;
+	return HcclReduceAsync(w->c->reducer, src, bytes / by.element, by.type, by.op, wrapped, dst,
+			       INVALID_VALUE_RANKID, ::hccl::LinkType::LINK_ONCHIP, INLINE_REDUCE_BIT) ?
+		       because(HCCL_E_RUNTIME, "a reduction could not be submitted") :
+		       HCCL_SUCCESS;
+}
+
+HcclResult get(work *w, u32 peer, char *at, u64 len, const reduction *by)
+{
+	char *from;
+	u32 slot;
+
+	if (HcclResult ret = arrive(w, peer, &slot, &from))
+		return ret;
+	if (HcclResult ret = by ? reduce_into(w, at, from, len, *by) : copy_local(w, at, from, len))
+		return ret;
+	return record(w, w->c->peers[peer].taken[slot]);
+}
+
+HcclResult put_round(work *w, const transfer *out, u32 outs, u64 round)
+{
+	u64 from, len;
+
+	for (u32 i = 0; i < outs; i++)
+		if (in_round(w->c, out[i], round, &from, &len))
+			if (HcclResult ret = put(w, out[i].peer, out[i].at + from, len))
+				return ret;
+	return HCCL_SUCCESS;
+}
+
+HcclResult get_round(work *w, const transfer *in, u32 ins, u64 round, const reduction *by)
+{
+	u64 from, len;
+
 	for (u32 i = 0; i < ins; i++)
-		if (HcclResult ret = get(c, stream, in[i], from, by))
+		if (in_round(w->c, in[i], round, &from, &len))
+			if (HcclResult ret = get(w, in[i].peer, in[i].at + from, len, by))
+				return ret;
+	return HCCL_SUCCESS;
+}
+
+u64 rounds_of(const comm *c, const transfer *all, u32 n)
+{
+	u64 most = 1;
+
+	for (u32 i = 0; i < n; i++) {
+		const u64 piece = piece_of(c, all[i]);
+
+		most = std::max(most, (all[i].bytes + piece - 1) / piece);
+	}
+	return n ? most : 0;
+}
+
+/* The one rank's bytes are the sum so far, at `sum`: in its slot, or where the result belongs. */
+HcclResult add_in_order(work *w, char *sum, char *src, u64 bytes, const reduction &by)
+{
+	const comm *c = w->c;
+
+	for (u32 r = 1; r < c->size; r++) {
+		if (HcclResult ret = r == c->rank ? reduce_into(w, sum, src, bytes, by) : get(w, r, sum, bytes, &by))
 			return ret;
-	for (u32 i = 0; i < outs; i++)
-		if (HcclResult ret = put_end(c, stream, out[i], from))
-			return ret;
+	}
 	return HCCL_SUCCESS;
 }
 
 } // namespace
 
-HcclResult copy_local(aclrtStream stream, void *dst, const void *src, u64 bytes)
+HcclResult copy_local(work *w, void *dst, const void *src, u64 bytes)
 {
 	if (dst == src || !bytes)
 		return HCCL_SUCCESS;
-	if (aclError code = aclrtMemcpyAsync(dst, bytes, src, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, stream))
+	if (aclError code = aclrtMemcpyAsync(dst, bytes, src, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, w->stream))
 		return acl_failed("aclrtMemcpyAsync", code);
+	w->c->touched = true;
 	return HCCL_SUCCESS;
 }
 
-HcclResult reduce_into(comm *c, aclrtStream stream, char *dst, const char *src, u64 bytes, const reduction &by)
+/*
+ * Round by round; a round's pieces are put before those of the one before are taken, so that a rank waits for what the
+ * others had to do a round ago. A put of round n waits for a take of round n - depth, a take of round n for a put of
+ * round n: whatever the order in which the ranks get here, the smallest round that is not complete can go on.
+ */
+HcclResult exchange(work *w, const transfer *out, u32 outs, const transfer *in, u32 ins, const reduction *by)
 {
-	::hccl::Stream wrapped(stream);
+	const u64 puts = rounds_of(w->c, out, outs), gets = rounds_of(w->c, in, ins);
 
-	return HcclReduceAsync(c->reducer, const_cast<char *>(src), bytes / by.element, by.type, by.op, wrapped, dst,
-			       INVALID_VALUE_RANKID, ::hccl::LinkType::LINK_ONCHIP, INLINE_REDUCE_BIT);
+	for (u64 round = 0; round < puts || round <= gets; round++) {
+		if (HcclResult ret = put_round(w, out, outs, round))
+			return ret;
+		if (round)
+			if (HcclResult ret = get_round(w, in, ins, round - 1, by))
+				return ret;
+	}
+	return HCCL_SUCCESS;
 }
 
-/*
- * Rank by rank, round by round: a round's puts wait for nothing, since the slots were taken at the end of the one
- * before, so data for each get comes whatever the order in which the ranks get here.
- */
-HcclResult exchange(comm *c, aclrtStream stream, const transfer *out, u32 outs, const transfer *in, u32 ins,
-		    const reduction *by)
+HcclResult reduce_in_slots(work *w, char *dst, char *src, u64 bytes, const reduction &by)
 {
-	u64 most = 0, from = 0;
+	const comm *c = w->c;
+	char *sum = dst;
+	u32 slot = 0;
 
-	for (u32 i = 0; i < outs; i++)
-		most = std::max(most, out[i].bytes);
-	for (u32 i = 0; i < ins; i++)
-		most = std::max(most, in[i].bytes);
-	do {
-		if (HcclResult ret = round(c, stream, out, outs, in, ins, by, from))
-			return ret;
-		from += c->slot_bytes;
-	} while (from < most);
+	for (u32 r = 0; r < c->size; r++)
+		if (r != c->rank)
+			if (HcclResult ret = put(w, r, src, bytes))
+				return ret;
+	/* The order of additions is that of the ranks on each of them: the same bits. */
+	if (HcclResult ret = c->rank ? arrive(w, 0, &slot, &sum) : copy_local(w, dst, src, bytes))
+		return ret;
+	if (HcclResult ret = add_in_order(w, sum, src, bytes, by))
+		return ret;
+	if (!c->rank)
+		return HCCL_SUCCESS;
+	const HcclResult ret = copy_local(w, dst, sum, bytes);
+	return ret ? ret : record(w, c->peers[0].taken[slot]);
+}
+
+HcclResult drain(work *w)
+{
+	for (u32 r = 0; r < w->c->size; r++)
+		for (u32 slot = 0; slot < depth; slot++)
+			if (w->flows[r].owed >> slot & 1)
+				if (HcclResult ret = wait_taken(w, r, slot))
+					return ret;
 	return HCCL_SUCCESS;
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How ranks meet. The process that made the root info listens on an abstract socket. One rank of that process accepts
- * the others: it collects what each has for its peers, and sends each of them its part. Then all import, and the
- * accepting rank confirms when all have. The sockets stay open: a closed one is a lost rank (monitor.cpp).
+ * How ranks meet. The process that made the root info listens on an abstract socket; where all ranks know the socket's
+ * name beforehand (a rank table, a group's part), rank 0 does. One rank of that process accepts the others: it collects
+ * what each has for its peers, and sends each of them its part. Then all import, and the accepting rank confirms when
+ * all have. The sockets stay open: a closed one is a lost rank (monitor.cpp).
  */
 #include "driver/base/clock.h"
 #include "driver/base/fd.h"
 #include "driver/base/words.h"
 #include "lib/core/config/config.h"
-#include "lib/core/ipc/fabric.h"
+#include "lib/share/fabric.h"
 #include "lib/hccl_comm/comm.h"
 
 #include <cstdio>
@@ -24,8 +25,9 @@ namespace {
 
 constexpr char root_magic[8] = "usdmaR1";
 constexpr u64 connect_s = 120, hello_ms = 5000;
+constexpr int retry_ms = 10;
 
-/* The first message of a rank; size pair_infos follow it. */
+/* The first message of a rank. */
 struct hello {
 	char magic[8];
 	u8 cookie[16];
@@ -38,11 +40,13 @@ struct hello {
 struct listener {
 	root_info root = {};
 	unique_fd fd;
+	u64 made = 0; /* in the order of */
 };
 
 constexpr unsigned max_listeners = 64;
 constinit std::mutex lock;
 constinit listener listeners[max_listeners];
+constinit u64 last_made = 0;
 
 int address_of(const root_info &root, sockaddr_un *at)
 {
@@ -55,19 +59,35 @@ int address_of(const root_info &root, sockaddr_un *at)
 	return int(offsetof(sockaddr_un, sun_path) + 1 + len);
 }
 
-HcclResult listen_at(const root_info &root, unique_fd *out)
+/* 0 or -errno. */
+int listen_at(const root_info &root, unique_fd *out)
 {
 	sockaddr_un at;
 	const int len = address_of(root, &at);
 	unique_fd fd(fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
 
 	if (!fd.valid() || bind(fd.get(), reinterpret_cast<sockaddr *>(&at), socklen_t(len)) ||
-	    listen(fd.get(), max_ranks)) {
-		log_warn("hccl: no socket to listen on: %s", strerrordesc_np(errno));
-		return HCCL_E_SYSCALL;
-	}
+	    listen(fd.get(), max_ranks))
+		return -errno;
 	*out = std::move(fd);
-	return HCCL_SUCCESS;
+	return 0;
+}
+
+HcclResult no_listener(int err)
+{
+	return because(HCCL_E_SYSCALL, "no socket to listen on: %s", strerrordesc_np(-err));
+}
+
+/* For a fixed name: another group that has it, of an earlier call, may be meeting just now. */
+HcclResult listen_fixed(const root_info &root, unique_fd *out, deadline until)
+{
+	int err;
+
+	while ((err = listen_at(root, out)) == -EADDRINUSE && !until.passed())
+		poll(nullptr, 0, retry_ms);
+	if (err == -EADDRINUSE)
+		return because(HCCL_E_TIMEOUT, "another process is rank 0 of a group of this rank table or name");
+	return err ? no_listener(err) : HCCL_SUCCESS;
 }
 
 /* The listener of a root info of this process, once. */
@@ -139,7 +159,8 @@ void terminate(rank_info *all, pair_info *pairs, u32 size)
 {
 	for (u32 r = 0; r < size; r++) {
 		all[r].key[key_len - 1] = 0;
-		pairs[r].arrived_key[key_len - 1] = pairs[r].taken_key[key_len - 1] = 0;
+		for (slot_info &s : pairs[r].slots)
+			s.arrived_key[key_len - 1] = s.taken_key[key_len - 1] = 0;
 	}
 }
 
@@ -159,25 +180,30 @@ struct roll {
 	std::unique_ptr<pair_info[]> pairs;
 };
 
-/* Another program's connection is dropped, a rank that does not fit is answered. */
-void take_in(comm *c, const root_info &root, unique_fd fd, roll *all, deadline until)
+/*
+ * Another program's connection is dropped, a rank that does not fit is answered. HCCL_E_REMOTE: a connection ended
+ * before it said what it is: a rank, most likely.
+ */
+HcclResult take_in(comm *c, const root_info &root, unique_fd fd, roll *all, deadline until)
 {
 	hello h;
 
+	if (!same_user(fd.get()))
+		return HCCL_SUCCESS;
 	until = deadline::sooner(until, deadline::in_ms(hello_ms)); /* one that is silent does not stop the others */
-	if (!same_user(fd.get()) || get(fd.get(), &h, 1, until) || memcmp(h.magic, root_magic, sizeof(h.magic)) ||
-	    memcmp(h.cookie, root.cookie, sizeof(h.cookie)))
-		return;
+	if (HcclResult ret = get(fd.get(), &h, 1, until))
+		return ret == HCCL_E_TIMEOUT ? HCCL_SUCCESS : because(ret, "a rank ended while it joined");
+	if (memcmp(h.magic, root_magic, sizeof(h.magic)) || memcmp(h.cookie, root.cookie, sizeof(h.cookie)))
+		return HCCL_SUCCESS;
 	if (h.size != c->size || h.rank.rank >= c->size || h.rank.rank == c->rank || c->sockets[h.rank.rank].valid()) {
 		log_warn("hccl: rank %u of %u: there is such a rank, or the group has %u", h.rank.rank, h.size,
 			 c->size);
 		put_result(fd.get(), HCCL_E_PARA, until);
-		return;
+		return HCCL_SUCCESS;
 	}
-	if (get(fd.get(), &all->pairs[h.rank.rank * c->size], c->size, until))
-		return;
 	all->ranks[h.rank.rank] = h.rank;
 	c->sockets[h.rank.rank] = std::move(fd);
+	return HCCL_SUCCESS;
 }
 
 u32 missing(const comm *c)
@@ -189,25 +215,64 @@ u32 missing(const comm *c)
 	return n;
 }
 
+/* A rank that has joined sends nothing until all have: its socket is readable when it has ended. */
+HcclResult check_ended(const pollfd *fds, u32 n)
+{
+	for (u32 r = 0; r < n; r++)
+		if (fds[r].fd >= 0 && fds[r].revents)
+			return because(HCCL_E_REMOTE, "rank %u joined and ended", r);
+	return HCCL_SUCCESS;
+}
+
 HcclResult collect(comm *c, const root_info &root, int listening, roll *all, deadline until)
 {
-	while (const u32 n = missing(c)) {
-		pollfd p = {listening, POLLIN, 0};
+	pollfd fds[max_ranks + 1];
 
-		if (until.passed()) {
-			log_warn("hccl: %u of %u ranks have not joined", n, c->size);
-			return HCCL_E_TIMEOUT;
-		}
-		if (poll(&p, 1, until.left_ms(1000)) <= 0)
+	while (const u32 n = missing(c)) {
+		if (until.passed())
+			return because(HCCL_E_TIMEOUT, "%u of %u ranks have not joined within HCCL_CONNECT_TIMEOUT", n,
+				       c->size);
+		for (u32 r = 0; r < c->size; r++)
+			fds[r] = {c->sockets[r].get(), POLLIN, 0};
+		fds[c->size] = {listening, POLLIN, 0};
+		if (poll(fds, c->size + 1, until.left_ms(1000)) <= 0)
+			continue;
+		if (HcclResult ret = check_ended(fds, c->size))
+			return ret;
+		if (!fds[c->size].revents)
 			continue;
 		unique_fd fd(fd_above_stdio(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)));
-		if (fd.valid())
-			take_in(c, root, std::move(fd), all, until);
+		if (!fd.valid())
+			continue;
+		if (HcclResult ret = take_in(c, root, std::move(fd), all, until))
+			return ret;
 	}
 	return HCCL_SUCCESS;
 }
 
-/* Each rank gets all ranks, and what each has for it. */
+/* Each rank gets all ranks, and sends what it has for each. */
+HcclResult meet_all(comm *c, roll *all, pair_info *own, deadline until)
+{
+	for (u32 r = 0; r < c->size; r++) {
+		HcclResult ret = r == c->rank ? HCCL_SUCCESS : put_result(c->sockets[r].get(), HCCL_SUCCESS, until);
+		ret = ret || r == c->rank ? ret : put(c->sockets[r].get(), all->ranks.get(), c->size, until);
+		if (ret)
+			return because(ret, "rank %u ended while it joined", r);
+	}
+	if (HcclResult ret = export_pairs(c, all->ranks.get(), own))
+		return ret;
+	for (u32 r = 0; r < c->size; r++) {
+		pair_info *row = &all->pairs[r * c->size];
+
+		if (r == c->rank)
+			memcpy(row, own, c->size * sizeof(*own));
+		else if (HcclResult ret = get(c->sockets[r].get(), row, c->size, until))
+			return because(ret, "rank %u failed or ended while it joined", r);
+	}
+	return HCCL_SUCCESS;
+}
+
+/* Each rank gets what all have for it. */
 HcclResult hand_out(comm *c, const roll &all, pair_info *own, deadline until)
 {
 	pair_info column[max_ranks];
@@ -217,12 +282,8 @@ HcclResult hand_out(comm *c, const roll &all, pair_info *own, deadline until)
 			(r == c->rank ? own : column)[from] = all.pairs[from * c->size + r];
 		if (r == c->rank)
 			continue;
-		const int fd = c->sockets[r].get();
-		HcclResult ret = put_result(fd, HCCL_SUCCESS, until);
-		ret = ret ? ret : put(fd, all.ranks.get(), c->size, until);
-		ret = ret ? ret : put(fd, column, c->size, until);
-		if (ret)
-			return ret;
+		if (HcclResult ret = put(c->sockets[r].get(), column, c->size, until))
+			return because(ret, "rank %u ended while it joined", r);
 	}
 	return HCCL_SUCCESS;
 }
@@ -233,6 +294,8 @@ HcclResult agree(comm *c, HcclResult own, deadline until)
 	for (u32 r = 0; r < c->size; r++) {
 		const HcclResult theirs = r == c->rank ? HCCL_SUCCESS : get_result(c->sockets[r].get(), until);
 
+		if (theirs)
+			because(theirs, "rank %u could not join: %d", r, theirs);
 		own = own ? own : theirs;
 	}
 	for (u32 r = 0; r < c->size; r++)
@@ -241,7 +304,7 @@ HcclResult agree(comm *c, HcclResult own, deadline until)
 	return own;
 }
 
-HcclResult accept_all(comm *c, const root_info &root, int listening, pair_info *mine, deadline until)
+HcclResult accept_all(comm *c, const root_info &root, unique_fd listening, pair_info *mine, deadline until)
 {
 	roll all = {std::unique_ptr<rank_info[]>(new (std::nothrow) rank_info[c->size]),
 		    std::unique_ptr<pair_info[]>(new (std::nothrow) pair_info[size_t(c->size) * c->size])};
@@ -251,8 +314,10 @@ HcclResult accept_all(comm *c, const root_info &root, int listening, pair_info *
 		return HCCL_E_MEMORY;
 	c->socket_count = c->size;
 	all.ranks[c->rank] = c->own;
-	memcpy(&all.pairs[c->rank * c->size], mine, c->size * sizeof(*mine));
-	if (HcclResult ret = collect(c, root, listening, &all, until))
+	if (HcclResult ret = collect(c, root, listening.get(), &all, until))
+		return ret;
+	listening.reset(); /* before any rank goes on: it may connect to the next group of that name */
+	if (HcclResult ret = meet_all(c, &all, mine, until))
 		return ret;
 	if (HcclResult ret = hand_out(c, all, mine, until))
 		return ret;
@@ -262,42 +327,69 @@ HcclResult accept_all(comm *c, const root_info &root, int listening, pair_info *
 
 /* ---- the other ranks -------------------------------------------------------------------------------------- */
 
-HcclResult connect_to(const root_info &root, unique_fd *out)
+/* 0 or -errno. */
+int connect_once(const root_info &root, unique_fd *out)
 {
 	sockaddr_un at;
 	const int len = address_of(root, &at);
+	const timeval limit = {connect_s, 0};
 	unique_fd fd(fd_above_stdio(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
 
-	const timeval limit = {connect_s, 0};
-
-	if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)))
-		return HCCL_E_SYSCALL;
-	if (connect(fd.get(), reinterpret_cast<sockaddr *>(&at), socklen_t(len))) {
-		log_warn("hccl: the process of HcclGetRootInfo has ended, or is in another network namespace: %s",
-			 strerrordesc_np(errno));
-		return HCCL_E_TCP_CONNECT;
-	}
+	if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) ||
+	    connect(fd.get(), reinterpret_cast<sockaddr *>(&at), socklen_t(len)))
+		return -errno;
 	*out = std::move(fd);
+	return 0;
+}
+
+HcclResult connect_to(const root_info &root, unique_fd *out, deadline until)
+{
+	int err;
+
+	/* With a fixed name rank 0 may come later; a root info is made before the others know it. */
+	while ((err = connect_once(root, out)) == -ECONNREFUSED && root.fixed_name && !until.passed())
+		poll(nullptr, 0, retry_ms);
+	if (err && root.fixed_name)
+		return because(HCCL_E_TIMEOUT, "rank 0 has not joined within HCCL_CONNECT_TIMEOUT: %s",
+			       strerrordesc_np(-err));
+	if (err)
+		return because(HCCL_E_TCP_CONNECT,
+			       "the process of HcclGetRootInfo has ended, or is in another network namespace: %s",
+			       strerrordesc_np(-err));
 	return HCCL_SUCCESS;
 }
 
-HcclResult meet(comm *c, const root_info &root, pair_info *mine, rank_info *all, deadline until)
+HcclResult say_hello(const comm *c, const root_info &root, deadline until)
 {
 	const int fd = c->sockets[0].get();
 	hello h{};
 
 	if (!same_user(fd))
-		return HCCL_E_TCP_CONNECT;
-
+		return because(HCCL_E_TCP_CONNECT, "the root info's process is another user's");
 	memcpy(h.magic, root_magic, sizeof(h.magic));
 	memcpy(h.cookie, root.cookie, sizeof(h.cookie));
 	h.size = c->size;
 	h.rank = c->own;
-	HcclResult ret = put(fd, &h, 1, until);
-	ret = ret ? ret : put(fd, mine, c->size, until);
-	ret = ret ? ret : get_result(fd, until);
-	ret = ret ? ret : get(fd, all, c->size, until);
-	return ret ? ret : get(fd, mine, c->size, until);
+	const HcclResult ret = put(fd, &h, 1, until);
+	return ret ? ret : get_result(fd, until);
+}
+
+/* Again, if the name was still that of an earlier group. */
+HcclResult connect_and_greet(comm *c, const root_info &root, deadline until)
+{
+	HcclResult ret;
+
+	do {
+		if ((ret = connect_to(root, &c->sockets[0], until)))
+			return ret;
+		ret = say_hello(c, root, until);
+	} while (ret == HCCL_E_REMOTE && root.fixed_name && !until.passed() && poll(nullptr, 0, retry_ms) >= 0);
+	if (ret == HCCL_E_PARA)
+		because(ret, "there is a rank %u, or the group has not %u ranks", c->rank, c->size);
+	else if (ret)
+		because(ret, ret == HCCL_E_TIMEOUT ? "not all ranks have joined within HCCL_CONNECT_TIMEOUT" :
+						     "another rank failed to join");
+	return ret;
 }
 
 HcclResult connect_and_meet(comm *c, const root_info &root, pair_info *mine, deadline until)
@@ -307,59 +399,110 @@ HcclResult connect_and_meet(comm *c, const root_info &root, pair_info *mine, dea
 	c->sockets.reset(new (std::nothrow) unique_fd[1]);
 	if (!c->sockets)
 		return HCCL_E_MEMORY;
-	if (HcclResult ret = connect_to(root, &c->sockets[0]))
-		return ret;
 	c->socket_count = 1;
-	if (HcclResult ret = meet(c, root, mine, all, until))
+	if (HcclResult ret = connect_and_greet(c, root, until))
 		return ret;
-	terminate(all, mine, c->size);
 	const int fd = c->sockets[0].get();
+	HcclResult ret = get(fd, all, c->size, until);
+	ret = ret ? ret : export_pairs(c, all, mine);
+	ret = ret ? ret : put(fd, mine, c->size, until);
+	ret = ret ? ret : get(fd, mine, c->size, until);
+	if (ret)
+		return because(ret, "the accepting rank failed to join");
+	terminate(all, mine, c->size);
 	const HcclResult own = import_peers(c, all, mine), sent = put_result(fd, own, until);
 	const HcclResult go = sent ? sent : get_result(fd, until);
+	if (!own && go)
+		because(go, "another rank failed to join");
 	return own ? own : go;
 }
+
+/* For one more; of 64 that wait the oldest is closed: no rank will join it. */
+listener *free_listener()
+{
+	listener *oldest = listeners;
+
+	for (listener &l : listeners) {
+		if (!l.fd.valid())
+			return &l;
+		oldest = l.made < oldest->made ? &l : oldest;
+	}
+	return oldest;
+}
+
+void start_root(root_info *root)
+{
+	memcpy(root->magic, root_magic, sizeof(root->magic));
+	core::fabric_boot_id(root->boot_id);
+}
+
+/* The name of the socket, by the cookie. */
+void name_root(root_info *root, const char *kind, int number)
+{
+	const u8 *c = root->cookie;
+
+	snprintf(root->name, sizeof(root->name), "usdma-hccl-%s%d-%02x%02x%02x%02x%02x%02x%02x%02x", kind, number, c[0],
+		 c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+}
+
+/* FNV-1a with 64 bits, from a start of its own for each half of the cookie. */
+u64 hash(u64 h, const void *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ static_cast<const u8 *>(data)[i]) * 0x100000001b3;
+	return h;
+}
+
+} // namespace
 
 u64 connect_seconds()
 {
 	const char *text = core::config_env("HCCL_CONNECT_TIMEOUT");
 	u64 s = connect_s;
 
-	if (text && !number_parse(text, &s, 1, 7200))
+	if (text && *text && !number_parse(text, &s, 1, 7200))
 		log_warn("hccl: HCCL_CONNECT_TIMEOUT=%s: it takes seconds from 1 to 7200", text);
 	return s;
 }
 
-} // namespace
+root_info fixed_root(std::initializer_list<std::pair<const void *, size_t>> parts)
+{
+	u64 halves[2] = {0xcbf29ce484222325, 0x84222325cbf29ce4};
+	root_info root{};
+
+	for (u64 &h : halves)
+		for (const auto &[data, len] : parts)
+			h = hash(hash(h, &len, sizeof(len)), data, len);
+	start_root(&root);
+	static_assert(sizeof(halves) == sizeof(root.cookie));
+	memcpy(root.cookie, halves, sizeof(halves));
+	root.fixed_name = true;
+	name_root(&root, "user", int(geteuid())); /* names are the whole host's */
+	return root;
+}
 
 HcclResult make_root(HcclRootInfo *out)
 {
 	root_info root{};
 	unique_fd fd;
 
-	memcpy(root.magic, root_magic, sizeof(root.magic));
-	core::fabric_boot_id(root.boot_id);
+	start_root(&root);
 	if (getrandom(root.cookie, sizeof(root.cookie), 0) != ssize_t(sizeof(root.cookie)))
-		return HCCL_E_SYSCALL;
-	snprintf(root.name, sizeof(root.name), "usdma-hccl-%d-%02x%02x%02x%02x%02x%02x%02x%02x", getpid(),
-		 root.cookie[0], root.cookie[1], root.cookie[2], root.cookie[3], root.cookie[4], root.cookie[5],
-		 root.cookie[6], root.cookie[7]);
-	if (HcclResult ret = listen_at(root, &fd))
-		return ret;
+		return because(HCCL_E_SYSCALL, "no random numbers: %s", strerrordesc_np(errno));
+	name_root(&root, "", getpid());
+	if (int err = listen_at(root, &fd))
+		return no_listener(err);
 	const std::lock_guard hold(lock);
-	for (listener &l : listeners) {
-		if (l.fd.valid())
-			continue;
-		l.root = root;
-		l.fd = std::move(fd);
-		memset(out, 0, sizeof(*out));
-		memcpy(out, &root, sizeof(root));
-		return HCCL_SUCCESS;
-	}
-	log_warn("hccl: %u root infos of this process wait for ranks", max_listeners);
-	return HCCL_E_UNAVAIL;
+	listener *l = free_listener();
+	l->root = root;
+	l->fd = std::move(fd);
+	l->made = ++last_made;
+	memset(out, 0, sizeof(*out));
+	memcpy(out, &root, sizeof(root));
+	return HCCL_SUCCESS;
 }
 
-HcclResult join(comm *c, const root_info &root, u64 bytes)
+HcclResult join(comm *c, const root_info &root)
 {
 	const deadline until = deadline::in_ms(connect_seconds() * 1000);
 	pair_info mine[max_ranks] = {};
@@ -367,17 +510,19 @@ HcclResult join(comm *c, const root_info &root, u64 bytes)
 
 	core::fabric_boot_id(here);
 	if (memcmp(root.magic, root_magic, sizeof(root.magic)))
-		return HCCL_E_PARA;
-	if (memcmp(root.boot_id, here, sizeof(here))) {
-		log_warn("hccl: the root info is of another host");
-		return HCCL_E_NOT_SUPPORT;
-	}
+		return because(HCCL_E_PARA, "it is no root info of HcclGetRootInfo");
+	if (memcmp(root.boot_id, here, sizeof(here)))
+		return because(HCCL_E_NOT_SUPPORT, "the root info is of another host");
 	/* First: if this rank fails, it is closed, and the others fail at once. */
-	const unique_fd listening = take_listener(root);
-	if (HcclResult ret = make_resources(c, bytes, mine))
+	unique_fd listening = take_listener(root);
+	if (root.fixed_name && !c->rank && c->size > 1)
+		if (HcclResult ret = listen_fixed(root, &listening, until))
+			return ret;
+	if (HcclResult ret = make_resources(c))
 		return ret;
-	return listening.valid() ? accept_all(c, root, listening.get(), mine, until) :
-				   connect_and_meet(c, root, mine, until);
+	return listening.valid() || (root.fixed_name && !c->rank) ?
+		       accept_all(c, root, std::move(listening), mine, until) :
+		       connect_and_meet(c, root, mine, until);
 }
 
 } // namespace usdma::hccl_comm

@@ -13,30 +13,56 @@
 #include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
+#include <utility>
 
 namespace usdma::hccl_comm {
 namespace {
 
-/* A byte on the sockets after the group has met. */
+/* What goes over the sockets after the group has met; rank and result: of the first failure. */
 enum word : u8 { leaving = 1, failed = 2 };
+struct notice {
+	word what;
+	u8 rank;
+	u16 result;
+};
 
-void notify_others(comm *c, word what)
+void notify_others(comm *c, const notice &n)
 {
 	for (u32 i = 0; i < c->socket_count; i++)
 		if (c->sockets[i].valid())
-			(void)send(c->sockets[i].get(), &what, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			(void)send(c->sockets[i].get(), &n, sizeof(n), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* False: the group has failed. left: the rank has been destroyed. */
-bool hear(int fd, bool *left)
+void notify_failed(comm *c, HcclResult why)
 {
-	u8 what;
-	const ssize_t n = recv(fd, &what, 1, MSG_DONTWAIT);
+	notify_others(c, {failed, u8(c->rank), u16(why)});
+}
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return true;
-	*left = n == 1 && what == leaving;
-	return *left;
+/* The accepting rank has a socket for each rank, the others one, to that rank. */
+HcclResult lost(const comm *c, u32 socket)
+{
+	if (c->socket_count == c->size)
+		return because(HCCL_E_REMOTE, "rank %u is lost: its process ended, or it closed its socket", socket);
+	return because(HCCL_E_REMOTE, "the rank that made the root info is lost: its process ended");
+}
+
+/* An error: the group has failed. left: the rank has been destroyed. */
+HcclResult hear(const comm *c, u32 socket, bool *left)
+{
+	notice n;
+	const ssize_t len = recv(c->sockets[socket].get(), &n, sizeof(n), MSG_DONTWAIT);
+
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return HCCL_SUCCESS;
+	*left = len == sizeof(n) && n.what == leaving;
+	if (*left)
+		return HCCL_SUCCESS;
+	if (len != sizeof(n))
+		return lost(c, socket);
+	return because(HCCL_E_REMOTE, "rank %u has failed: %d (%s)", n.rank, n.result,
+		       n.result == HCCL_E_TIMEOUT ? "an operation took too long" :
+		       n.result == HCCL_E_REMOTE  ? "it lost another rank" :
+						    "an operation failed in part");
 }
 
 /* Aborts in the stream's context; true: there was something to abort. */
@@ -50,8 +76,7 @@ bool abort_operation(comm *c, const operation &o, bool complete_if_done)
 		(void)aclrtQueryEventStatus(c->done, &status);
 	if (status == ACL_EVENT_RECORDED_STATUS_COMPLETE)
 		return false;
-	if (aclError code = aclrtStreamAbort(o.stream))
-		acl_failed("aclrtStreamAbort", code);
+	(void)aclrtStreamAbort(o.stream);
 	return true;
 }
 
@@ -74,7 +99,7 @@ bool abort_pending(comm *c)
 	return aborted;
 }
 
-/* The first error is stored; true: it is this one. */
+/* The first error is stored, with the thread's cause; true: it is this one. */
 bool store_error(comm *c, HcclResult why)
 {
 	const std::lock_guard hold(c->state);
@@ -82,14 +107,15 @@ bool store_error(comm *c, HcclResult why)
 	if (c->error)
 		return false;
 	c->error = why;
+	c->why = cause_here();
 	return true;
 }
 
 void fail_group(comm *c, HcclResult why)
 {
 	if (store_error(c, why)) {
-		log_warn("hccl: %s: the group has failed: %s", c->name, HcclGetErrorString(why));
-		notify_others(c, failed);
+		log_warn("hccl: %s: the group has failed: %s", c->name, cause_here().text);
+		notify_failed(c, why);
 	}
 	abort_pending(c);
 }
@@ -104,7 +130,7 @@ int time_left(comm *c)
 	if (c->last.stream)
 		(void)aclrtQueryEventStatus(c->done, &status);
 	c->idle = status == ACL_EVENT_RECORDED_STATUS_COMPLETE && !c->active.stream;
-	if (c->idle)
+	if (c->idle || !c->wait_s)
 		return -1;
 	return c->due <= now ? 0 : int(std::min<u64>((c->due - now) / ns_per_ms + 1, 3600 * 1000));
 }
@@ -116,18 +142,25 @@ bool stopped(comm *c)
 	return c->stop;
 }
 
-/* False: the group has failed. */
-bool hear_all(pollfd *fds, u32 n)
+/* An error: the group has failed. */
+HcclResult hear_all(const comm *c, pollfd *fds)
 {
-	for (u32 i = 0; i < n; i++) {
+	for (u32 i = 0; i < c->socket_count; i++) {
 		bool left = false;
 
-		if (fds[i].revents && !hear(fds[i].fd, &left))
-			return false;
+		if (fds[i].revents)
+			if (HcclResult ret = hear(c, i, &left))
+				return ret;
 		if (left)
 			fds[i].fd = -1; /* poll() ignores it */
 	}
-	return true;
+	return HCCL_SUCCESS;
+}
+
+HcclResult too_late(const comm *c)
+{
+	return because(HCCL_E_TIMEOUT, "an operation was not complete after %u s (HCCL_EXEC_TIMEOUT, hcclExecTimeOut)",
+		       c->wait_s);
 }
 
 /* Until the end, or an error. */
@@ -140,15 +173,15 @@ HcclResult monitor_group(comm *c, pollfd *fds)
 		eventfd_t count;
 
 		if (!left)
-			return HCCL_E_TIMEOUT;
+			return too_late(c);
 		if (poll(fds, n + 1, left) < 0)
 			continue;
 		if (fds[n].revents)
 			(void)eventfd_read(c->wake.get(), &count);
 		if (stopped(c))
 			return HCCL_SUCCESS;
-		if (!hear_all(fds, n))
-			return HCCL_E_REMOTE;
+		if (HcclResult ret = hear_all(c, fds))
+			return ret;
 	}
 }
 
@@ -163,8 +196,10 @@ void *monitor_main(void *arg)
 	fds[c->socket_count] = {c->wake.get(), POLLIN, 0};
 	if (const HcclResult why = monitor_group(c, fds))
 		fail_group(c, why);
+	else if (abort_pending(c))
+		notify_failed(c, HCCL_E_UNAVAIL);
 	else
-		notify_others(c, abort_pending(c) ? failed : leaving);
+		notify_others(c, {leaving, u8(c->rank), HCCL_SUCCESS});
 	return nullptr;
 }
 
@@ -174,10 +209,60 @@ void wake_monitor(comm *c)
 		(void)eventfd_write(c->wake.get(), 1);
 }
 
+/* Why no operation can begin; under state. */
+HcclResult check_state(const comm *c)
+{
+	if (c->stop || c->ended)
+		return because(HCCL_E_UNAVAIL, "the communicator is being destroyed");
+	if (c->suspended)
+		return because(HCCL_E_SUSPENDING, "the communicator is suspended: HcclCommResume()");
+	if (c->error)
+		return because(c->error, "the group has failed: %.200s", c->why.text);
+	return HCCL_SUCCESS;
+}
+
+/* The other ranks wait for the rest of what was submitted. true: this is the group's first failure. */
+bool fail_in_part(comm *c, HcclResult why)
+{
+	const bool first = store_error(c, why);
+
+	if (first)
+		notify_failed(c, why);
+	(void)aclrtStreamAbort(c->active.stream); /* of this thread's context */
+	return first;
+}
+
+operation take_unfinished(comm *c)
+{
+	const std::lock_guard hold(c->state);
+
+	return c->active.replayed ? std::exchange(c->active, {}) : operation();
+}
+
+/* A replay that stopped between its two steps has failed in part, and no one else says so. */
+void fail_unfinished(comm *c)
+{
+	const operation o = take_unfinished(c);
+	aclrtContext here = nullptr;
+
+	if (!o.stream)
+		return;
+	const HcclResult why = because(HCCL_E_RUNTIME, "a replay of an operation failed in part");
+	if (store_error(c, why))
+		notify_failed(c, why);
+	(void)aclrtGetCurrentContext(&here);
+	if (!aclrtSetCurrentContext(o.context))
+		(void)aclrtStreamAbort(o.stream);
+	if (here)
+		(void)aclrtSetCurrentContext(here);
+}
+
 } // namespace
 
 HcclResult monitor_start(comm *c)
 {
+	const std::lock_guard monitoring(c->monitoring);
+
 	if (c->size == 1)
 		return HCCL_SUCCESS;
 	c->wake.reset(eventfd_make());
@@ -192,26 +277,31 @@ HcclResult monitor_start(comm *c)
 
 void monitor_end(comm *c)
 {
-	if (!c->wake.valid())
-		return;
+	const std::lock_guard monitoring(c->monitoring);
+
 	{
 		const std::lock_guard hold(c->state);
 
 		c->stop = true;
 	}
+	if (!c->wake.valid())
+		return;
 	wake_monitor(c);
 	pthread_join(c->monitor, nullptr);
+	c->wake.reset();
 }
 
-HcclResult operation_begin(comm *c, aclrtStream stream)
+HcclResult operation_begin(comm *c, aclrtStream stream, bool replayed)
 {
-	operation o = {stream, nullptr};
+	operation o = {stream, nullptr, replayed};
 
+	fail_unfinished(c);
 	if (aclError code = aclrtGetCurrentContext(&o.context))
 		return acl_failed("aclrtGetCurrentContext", code);
 	const std::lock_guard hold(c->state);
-	if (c->error)
-		return c->error;
+	if (HcclResult ret = check_state(c))
+		return ret;
+	c->touched = false;
 	c->active = o;
 	c->due = now_ns() + c->wait_s * ns_per_s;
 	if (c->idle)
@@ -222,19 +312,15 @@ HcclResult operation_begin(comm *c, aclrtStream stream)
 
 HcclResult operation_end(comm *c, HcclResult ret)
 {
-	const bool first = ret && store_error(c, ret);
-
-	if (first)
-		notify_others(c, failed);
-	if (ret)
-		(void)aclrtStreamAbort(c->active.stream); /* of this thread's context */
+	const bool first = ret && c->touched && fail_in_part(c, ret);
 	const std::lock_guard hold(c->state);
 	if (!ret) {
 		c->last = c->active;
 		c->due = now_ns() + c->wait_s * ns_per_s;
 	}
 	c->active = {};
-	return c->error ? c->error : ret;
+	/* A task that the monitor's abort of the stream stopped: the cause is the group's. */
+	return ret && (first || ret != HCCL_E_RUNTIME || !c->error) ? ret : check_state(c);
 }
 
 } // namespace usdma::hccl_comm

@@ -1,38 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What this library does not do. */
-#include "driver/base/log.h"
+#include "lib/hccl_comm/cause.h"
 
 #include <hccl.h>
 
 [[gnu::cold]] static HcclResult refuse(const char *call)
 {
-	log_warn("hccl: %s is not supported: libhccl of usdma makes groups on one host by HcclCommInitRootInfo", call);
-	return HCCL_E_NOT_SUPPORT;
-}
+	using namespace usdma::hccl_comm;
 
-HcclResult HcclCommInitClusterInfo(const char *, uint32_t, HcclComm *)
-{
-	return refuse(__func__);
-}
-
-HcclResult HcclCommInitClusterInfoConfig(const char *, uint32_t, HcclCommConfig *, HcclComm *)
-{
-	return refuse(__func__);
-}
-
-HcclResult HcclCreateSubCommConfig(HcclComm *, uint32_t, uint32_t *, uint64_t, uint32_t, HcclCommConfig *, HcclComm *)
-{
-	return refuse(__func__);
-}
-
-HcclResult HcclCommSuspend(HcclComm)
-{
-	return refuse(__func__);
-}
-
-HcclResult HcclCommResume(HcclComm)
-{
-	return refuse(__func__);
+	return called(call, [] {
+		return because(HCCL_E_NOT_SUPPORT, "not supported: there are no network cards, and "
+						   "no communication memory of the caller");
+	});
 }
 
 HcclResult HcclCommSetMemoryRange(HcclComm, void *, size_t, size_t, uint64_t)

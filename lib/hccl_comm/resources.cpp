@@ -1,54 +1,136 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/hccl_comm/comm.h"
 
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 
 #include <dispatcher.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <sys/random.h>
 #include <unistd.h>
 
 namespace usdma::hccl_comm {
 namespace {
 
 constexpr u64 slot_align = 512; /* a multiple of each element's size */
+constexpr u64 page = 4096;      /* what is exported begins a page */
 
 HcclResult make_pair(pair_info *p)
 {
-	if (aclError code = aclrtCreateNotify(&p->arrived, 0))
-		return acl_failed("aclrtCreateNotify", code);
-	if (aclError code = aclrtCreateNotify(&p->taken, 0))
-		return acl_failed("aclrtCreateNotify", code);
-	for (auto [notify, key] : {std::pair(p->arrived, p->arrived_key), std::pair(p->taken, p->taken_key)}) {
-		if (aclError code = aclrtNotifyGetExportKey(notify, key, key_len,
-							    ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION))
-			return acl_failed("aclrtNotifyGetExportKey", code);
-	}
+	for (slot_info &s : p->slots)
+		for (aclrtNotify *n : {&s.arrived, &s.taken})
+			if (aclError code = aclrtCreateNotify(n, 0))
+				return acl_failed("aclrtCreateNotify", code);
 	return HCCL_SUCCESS;
 }
 
-HcclResult make_memory(comm *c, u64 bytes)
+HcclResult export_pair(pair_info *p)
 {
-	const u64 slot = bytes / c->size / slot_align * slot_align;
+	for (slot_info &s : p->slots)
+		for (auto [notify, key] : {std::pair(s.arrived, s.arrived_key), std::pair(s.taken, s.taken_key)})
+			if (aclError code = aclrtNotifyGetExportKey(notify, key, key_len,
+								    ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION))
+				return acl_failed("aclrtNotifyGetExportKey", code);
+	return HCCL_SUCCESS;
+}
+
+HcclResult make_memory(comm *c)
+{
+	const u64 count = u64(c->size > 1 ? c->size - 1 : 1) * depth;
+	const u64 slot = c->buffer_bytes / count / slot_align * slot_align;
 	void *memory;
 
-	if (aclError code = aclrtMalloc(&memory, slot * c->size, ACL_MEM_MALLOC_HUGE_FIRST))
+	if (aclError code = aclrtMalloc(&c->block, slot * count + page, ACL_MEM_MALLOC_HUGE_FIRST))
 		return acl_failed("aclrtMalloc", code);
+	memory = reinterpret_cast<void *>((reinterpret_cast<u64>(c->block) + page - 1) / page * page);
 	c->memory = static_cast<char *>(memory);
-	if (aclError code = aclrtIpcMemGetExportKey(memory, slot * c->size, c->own.key, key_len,
+	if (aclError code = aclrtIpcMemGetExportKey(memory, slot * count, c->own.key, key_len,
 						    ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION))
 		return acl_failed("aclrtIpcMemGetExportKey", code);
 	c->own.rank = c->rank;
 	c->own.pid = getpid();
+	if (!process_id(&c->own.process))
+		return because(HCCL_E_SYSCALL, "no random number for this process: %s", strerror(errno));
 	c->own.device = c->device;
 	c->own.slot_bytes = slot;
 	c->own.memory = memory;
 	return HCCL_SUCCESS;
 }
 
-/* In both directions: the other rank may not have come to this. */
-static HcclResult enable_both(s32 own, s32 other)
+/* Where this rank's slots are in the peer's memory. */
+char *slots_in(const comm *c, const peer &p, void *memory)
+{
+	return static_cast<char *>(memory) + p.is.slot_bytes * index_of(c->rank, p.is.rank) * depth;
+}
+
+/* A peer of this process is reached by its address. */
+HcclResult reach_here(const comm *c, peer *p, const pair_info &theirs)
+{
+	if (p->is.device != c->device)
+		if (HcclResult failed = enable_both(c->device, p->is.device))
+			return failed;
+	p->slots = slots_in(c, *p, p->is.memory);
+	for (u32 i = 0; i < depth; i++) {
+		p->arrived[i] = theirs.slots[i].arrived;
+		p->taken[i] = theirs.slots[i].taken;
+	}
+	return HCCL_SUCCESS;
+}
+
+HcclResult import(const comm *c, peer *p, const pair_info &theirs)
+{
+	if (aclError code = aclrtIpcMemImportByKey(&p->memory, p->is.key,
+						   ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
+		return acl_failed("aclrtIpcMemImportByKey", code);
+	p->slots = slots_in(c, *p, p->memory);
+	for (u32 i = 0; i < depth; i++) {
+		if (aclError code = aclrtNotifyImportByKey(&p->arrived[i], theirs.slots[i].arrived_key, 0))
+			return acl_failed("aclrtNotifyImportByKey", code);
+		if (aclError code = aclrtNotifyImportByKey(&p->taken[i], theirs.slots[i].taken_key, 0))
+			return acl_failed("aclrtNotifyImportByKey", code);
+	}
+	return HCCL_SUCCESS;
+}
+
+void destroy(aclrtNotify notify)
+{
+	if (notify)
+		(void)aclrtDestroyNotify(notify);
+}
+
+void drop_peer(peer *p)
+{
+	for (u32 i = 0; p->memory && i < depth; i++) {
+		destroy(p->arrived[i]);
+		destroy(p->taken[i]);
+	}
+	if (p->memory)
+		(void)rtIpcCloseMemory(p->memory); /* by key it might be that of another device's rank */
+	for (const slot_info &s : p->mine.slots) {
+		destroy(s.arrived);
+		destroy(s.taken);
+	}
+	*p = {};
+}
+
+} // namespace
+
+bool process_id(u64 *out)
+{
+	static std::mutex lock;
+	static u64 id;
+	std::lock_guard guard(lock);
+
+	if (!id && getrandom(&id, sizeof(id), 0) != ssize_t(sizeof(id)))
+		return false;
+	*out = id;
+	return true;
+}
+
+HcclResult enable_both(s32 own, s32 other)
 {
 	s32 here;
 
@@ -61,73 +143,30 @@ static HcclResult enable_both(s32 own, s32 other)
 	return HCCL_SUCCESS;
 }
 
-/* A peer of this process is reached by its address. */
-HcclResult reach_here(comm *c, peer *p, const pair_info &theirs)
-{
-	if (p->is.device != c->device)
-		if (HcclResult failed = enable_both(c->device, p->is.device))
-			return failed;
-	p->slot = static_cast<char *>(p->is.memory) + p->is.slot_bytes * c->rank;
-	p->arrived = theirs.arrived;
-	p->taken = theirs.taken;
-	return HCCL_SUCCESS;
-}
-
-HcclResult import(comm *c, peer *p, const pair_info &theirs)
-{
-	if (aclError code = aclrtIpcMemImportByKey(&p->memory, p->is.key,
-						   ACL_RT_IPC_MEM_IMPORT_FLAG_ENABLE_PEER_ACCESS))
-		return acl_failed("aclrtIpcMemImportByKey", code);
-	p->slot = static_cast<char *>(p->memory) + p->is.slot_bytes * c->rank;
-	if (aclError code = aclrtNotifyImportByKey(&p->arrived, theirs.arrived_key, 0))
-		return acl_failed("aclrtNotifyImportByKey", code);
-	if (aclError code = aclrtNotifyImportByKey(&p->taken, theirs.taken_key, 0))
-		return acl_failed("aclrtNotifyImportByKey", code);
-	return HCCL_SUCCESS;
-}
-
-void destroy(aclrtNotify notify)
-{
-	if (notify)
-		(void)aclrtDestroyNotify(notify);
-}
-
-void drop_peer(peer *p)
-{
-	if (p->memory) {
-		destroy(p->arrived);
-		destroy(p->taken);
-		(void)rtIpcCloseMemory(p->memory); /* by key it might be that of another device's rank */
-	}
-	destroy(p->mine.arrived);
-	destroy(p->mine.taken);
-}
-
-} // namespace
-
-HcclResult acl_failed(const char *call, aclError code)
-{
-	const char *text = aclGetRecentErrMsg();
-
-	log_warn("hccl: %s returned %d: %s", call, code, text ? text : "");
-	return code == ACL_ERROR_RT_MEMORY_ALLOCATION ? HCCL_E_OOM : HCCL_E_RUNTIME;
-}
-
-HcclResult make_resources(comm *c, u64 bytes, pair_info *pairs)
+HcclResult make_resources(comm *c)
 {
 	if (aclError code = aclrtCreateEventWithFlag(&c->done, ACL_EVENT_SYNC))
 		return acl_failed("aclrtCreateEventWithFlag", code);
 	if (HcclResult ret = HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, c->device, &c->reducer))
+		return because(ret, "HcclDispatcherInit returned %d", ret);
+	if (HcclResult ret = make_memory(c))
 		return ret;
-	if (HcclResult ret = make_memory(c, bytes))
-		return ret;
+	for (u32 r = 0; r < c->size; r++)
+		if (r != c->rank)
+			if (HcclResult ret = make_pair(&c->peers[r].mine))
+				return ret;
+	return HCCL_SUCCESS;
+}
+
+HcclResult export_pairs(comm *c, const rank_info *all, pair_info *pairs)
+{
 	for (u32 r = 0; r < c->size; r++) {
-		if (r == c->rank)
-			continue;
-		const HcclResult ret = make_pair(&c->peers[r].mine);
-		pairs[r] = c->peers[r].mine;
-		if (ret)
-			return ret;
+		pair_info *mine = &c->peers[r].mine;
+
+		if (r != c->rank && !same_process(all[r], c->own))
+			if (HcclResult ret = export_pair(mine))
+				return ret;
+		pairs[r] = *mine;
 	}
 	return HCCL_SUCCESS;
 }
@@ -141,10 +180,11 @@ HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 		p->is = all[r];
 		c->slot_bytes = std::min(c->slot_bytes, p->is.slot_bytes);
 		if (p->is.rank != r || !p->is.slot_bytes || p->is.slot_bytes % slot_align)
-			return HCCL_E_REMOTE;
+			return because(HCCL_E_REMOTE,
+				       "rank %u sends something else than another rank: another version?", r);
 		if (r == c->rank)
 			continue;
-		if (HcclResult ret = p->is.pid == c->own.pid ? reach_here(c, p, pairs[r]) : import(c, p, pairs[r]))
+		if (HcclResult ret = same_process(p->is, c->own) ? reach_here(c, p, pairs[r]) : import(c, p, pairs[r]))
 			return ret;
 	}
 	return HCCL_SUCCESS;
@@ -154,11 +194,11 @@ void drop_resources(comm *c)
 {
 	for (u32 r = 0; c->peers && r < c->size; r++)
 		drop_peer(&c->peers[r]);
-	(void)HcclDispatcherDestroy(c->reducer); /* null: nothing */
-	if (c->memory)
-		(void)aclrtFree(c->memory);
+	(void)HcclDispatcherDestroy(std::exchange(c->reducer, nullptr)); /* null: nothing */
+	if (c->block)
+		(void)aclrtFree(std::exchange(c->block, nullptr));
 	if (c->done)
-		(void)aclrtDestroyEvent(c->done);
+		(void)aclrtDestroyEvent(std::exchange(c->done, nullptr));
 }
 
 } // namespace usdma::hccl_comm

@@ -23,7 +23,7 @@ struct alignas(64) completion {
 	u64 alive = 0; /* the handle */
 	u32 busy = 0;
 	bool ended = false;     /* its eventfd was signalled */
-	u64 count = 0;          /* the kernel reads the eventfd into this */
+	u64 count = 0;          /* the kernel reads the eventfd into this, of a misused one at any time */
 	core::stream_mark mark; /* its work */
 	core::signalling how = core::signalling::none;
 	core::ring_signal *signal = nullptr; /* armed, and not consumed */
@@ -123,7 +123,6 @@ int usdma_completion_start(usdma_completion *completion, usdma_stream *stream, i
 
 static void prep_read(completion *c, io_uring_sqe *sqe)
 {
-	u64 *const to = c->signal ? &c->signal->count : &c->count;
 	int fd = c->signal ? c->signal->fd.get() : c->fd.get();
 
 	if (c->how == core::signalling::done) {
@@ -132,7 +131,7 @@ static void prep_read(completion *c, io_uring_sqe *sqe)
 		else
 			eventfd_signal(fd);
 	}
-	io_uring_prep_read(sqe, fd, to, sizeof(*to), 0);
+	io_uring_prep_read(sqe, fd, &c->count, sizeof(c->count), 0);
 }
 
 int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, struct io_uring_sqe *sqe,
@@ -145,7 +144,7 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 
 	if (const int err = begin(__func__, c))
 		return err;
-	if (const int err = core::stream_signal_ring(s, c->fd.get(), &c->mark, &c->signal, &c->how))
+	if (const int err = core::stream_signal_ring(s, {c->fd.get(), &c->count}, &c->mark, &c->signal, &c->how))
 		return err;
 	store_release(&c->busy, 1u);
 	/* liburing 2.5 and newer sets only a part: the rest is io_uring_get_sqe()'s, which the caller need not use. */

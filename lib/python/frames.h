@@ -2,7 +2,7 @@
 /* USDMA_CHECK=race: the Python frames of a call, for the reports. */
 #pragma once
 
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 
 #include <Python.h>
 #include <string>
@@ -49,7 +49,7 @@ inline std::string frames_here()
 	const std::string lines = frames_here();
 	PyThreadState *const state = PyEval_SaveThread();
 
-	*before = core::race_frames_enter(core::race_frames(lines));
+	*before = core::race().frames(lines, 0);
 	return state;
 }
 

@@ -52,7 +52,7 @@ public:
 	~gil_released()
 	{
 		if (noted_) [[unlikely]]
-			core::race_frames_enter(before_);
+			core::race().frames({}, before_);
 		guarded([this] { PyEval_RestoreThread(state_); });
 	}
 	gil_released(const gil_released &) = delete;

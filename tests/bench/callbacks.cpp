@@ -2,7 +2,7 @@
 /*
  * The cost of a callback after each copy: the time per callback, the longest gap
  * between two callbacks, and how often a thread had to be woken.
- * bench-callbacks [CALLS].  Run it with and without USDMA_COALESCE_COUNT; without
+ * bench-callbacks [CALLS].  Run it with and without USDMA_TEST_COALESCE_COUNT; without
  * USDMA_DEVICES the device takes 20 us for the 4 KiB.
  */
 #include "usdma/usdma.h"

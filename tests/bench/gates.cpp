@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What it costs that work waits for work: from the record, write or end to the end of what waited, the collectives of
- * two ranks, and the CPU time of streams that wait. bench-gates [TRIES]. USDMA_WAIT selects the wait mode; without
- * USDMA_DEVICES there are two software devices.
+ * two ranks, and the CPU time of streams that wait. bench-gates [TRIES [gates|collectives|cpu]]. USDMA_WAIT selects
+ * the wait mode; without USDMA_DEVICES there are two software devices.
  */
 #include "acl/acl.h"
 
@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <hccl.h>
 #include <sys/resource.h>
@@ -63,12 +64,24 @@ struct rank {
 	void use() const { NEED(aclrtSetCurrentContext(context)); }
 };
 
-/* The waiting side is set up, its engine falls asleep or not, then go() is timed. */
+/* Its engine polls for 50 us now. */
+void keep_awake(const rank &r)
+{
+	r.use();
+	NEED(aclrtMemcpyAsync(r.to, 64, r.from, 64, ACL_MEMCPY_DEVICE_TO_DEVICE, r.stream));
+	NEED(aclrtSynchronizeStream(r.stream));
+}
+
+const rank *both[2];
+
+/* The waiting side is set up, the engines fall asleep or have just run, then go() is timed. */
 void row(const char *name, int tries, bool asleep, const std::function<void()> &set_up, const std::function<void()> &go)
 {
 	std::vector<double> took;
 
 	for (int i = 0; i < tries; i++) {
+		for (const rank *r : both)
+			keep_awake(*r);
 		set_up();
 		if (asleep)
 			std::this_thread::sleep_for(std::chrono::microseconds(300));
@@ -90,6 +103,7 @@ void gates(const rank &a, const rank &b, int tries)
 		NEED(aclrtSynchronizeStream(s));
 	};
 
+	both[0] = &b, both[1] = &a;
 	b.use();
 	NEED(aclrtCreateNotify(&there, 0));
 	a.use();
@@ -133,6 +147,13 @@ void gates(const rank &a, const rank &b, int tries)
 				NEED(aclrtRecordNotify(there, a.stream));
 				sync(b, b.second);
 				a.use();
+			});
+		row(
+			"copy of 1 MiB", tries, asleep, [] {},
+			[&] {
+				NEED(aclrtMemcpyAsync(a.to, 1 << 20, a.from, 1 << 20, ACL_MEMCPY_DEVICE_TO_DEVICE,
+						      a.stream));
+				sync(a, a.stream);
 			});
 		row(
 			"event, other device, with a copy of 1 MiB before it", tries, asleep, [] {},
@@ -201,29 +222,49 @@ void collectives(const rank &a, const rank &b, int tries)
 		NEED(HcclCommDestroy(c));
 }
 
-void cpu_time(const rank &a)
-{
-	a.use();
-	for (std::size_t n : {0, 1, 64}) {
-		std::vector<aclrtStream> s(n);
-		std::vector<aclrtNotify> gate(n);
+enum class wait { notify, limited, value };
+const char *const wait_names[] = {"notifies", "notifies with a time limit", "values"};
 
-		for (std::size_t i = 0; i < n; i++) {
-			NEED(aclrtCreateStream(&s[i]));
-			NEED(aclrtCreateNotify(&gate[i], 0));
-			NEED(aclrtWaitAndResetNotify(gate[i], s[i], 0));
-		}
-		const double before = cpu_us();
-		std::this_thread::sleep_for(std::chrono::seconds(3));
-		printf("CPU time of 3 s with %2zu streams that wait for notifies: %.1f ms\n", n,
-		       (cpu_us() - before) / 1e3);
-		for (std::size_t i = 0; i < n; i++) {
-			NEED(aclrtRecordNotify(gate[i], a.stream));
-			NEED(aclrtSynchronizeStream(s[i]));
-			NEED(aclrtDestroyStream(s[i]));
-			NEED(aclrtDestroyNotify(gate[i]));
-		}
+/* For the i-th of some streams. */
+void waits_for(wait what, const rank &a, aclrtNotify n, std::size_t i, aclrtStream s)
+{
+	if (what == wait::value)
+		NEED(aclrtValueWait(a.slot + 8 * i, 1, 0, s));
+	else
+		NEED(aclrtWaitAndResetNotify(n, s, what == wait::limited ? 1000 : 0));
+}
+
+void cpu_time(const rank &a, wait what, std::size_t n, const char *devices)
+{
+	std::vector<aclrtStream> s(n);
+	std::vector<aclrtNotify> gate(n);
+
+	a.use();
+	for (std::size_t i = 0; i < n; i++) {
+		NEED(aclrtCreateStream(&s[i]));
+		NEED(aclrtCreateNotify(&gate[i], 0));
+		waits_for(what, a, gate[i], i, s[i]);
 	}
+	const double before = cpu_us();
+	std::this_thread::sleep_for(std::chrono::seconds(3));
+	printf("CPU time of 3 s, %s, %2zu streams that wait for %s: %.1f ms\n", devices, n, wait_names[int(what)],
+	       (cpu_us() - before) / 1e3);
+	for (std::size_t i = 0; i < n; i++) {
+		NEED(aclrtRecordNotify(gate[i], a.stream));
+		NEED(aclrtValueWrite(a.slot + 8 * i, 1, 0, a.stream));
+		NEED(aclrtSynchronizeStream(s[i]));
+		NEED(aclrtDestroyStream(s[i]));
+		NEED(aclrtDestroyNotify(gate[i]));
+		NEED(aclrtMemset(a.slot + 8 * i, 8, 0, 8));
+	}
+}
+
+void cpu_times(const rank &a, const char *devices)
+{
+	cpu_time(a, wait::notify, 0, devices);
+	for (wait what : {wait::notify, wait::limited, wait::value})
+		for (std::size_t n : {1, 64})
+			cpu_time(a, what, n, devices);
 }
 
 } // namespace
@@ -231,13 +272,19 @@ void cpu_time(const rank &a)
 int main(int argc, char **argv)
 {
 	const int tries = argc > 1 ? atoi(argv[1]) : 200;
+	const auto wanted = [&](const char *part) { return argc < 3 || !strcmp(argv[2], part); };
 
 	setenv("USDMA_DEVICES", "sim,sim", 0);
 	NEED(aclInit(nullptr));
 	const rank a(0);
-	cpu_time(a);
+	if (wanted("cpu"))
+		cpu_times(a, "one device");
 	const rank b(1);
-	gates(a, b, tries);
-	collectives(a, b, tries);
+	if (wanted("cpu"))
+		cpu_times(a, "two devices");
+	if (wanted("gates"))
+		gates(a, b, tries);
+	if (wanted("collectives"))
+		collectives(a, b, tries);
 	return 0;
 }

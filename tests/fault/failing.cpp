@@ -494,7 +494,7 @@ int main_with(const char *name, scenario_fn run)
 	setenv("USDMA_HANG_MS", "1000", 1);
 	setenv("USDMA_WAIT", "interrupt", 1); /* each run sleeps, as a rule */
 	setenv("USDMA_LOG", "none", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1); /* small, so that leaked blocks become visible */
+	setenv("USDMA_TEST_HOST_ARENA", "1M", 1); /* small, so that leaked blocks become visible */
 	return _cmocka_run_group_tests(name, tests, n, nullptr, nullptr);
 }
 

@@ -15,6 +15,7 @@
 #include "tests/support/core.h"
 #include "tests/support/level.h"
 #include "tests/support/sim_process.h"
+#include "tests/support/dropping.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -547,11 +548,12 @@ static void bad_rules(void **)
 
 int main(int argc, char **argv)
 {
+	const usdma::test::dropping_interrupts scope;
 	const CMUnitTest tests[] = {cmocka_unit_test(table), cmocka_unit_test(bad_rules)};
 
 	setenv("USDMA_HANG_MS", "250", 1);
 	setenv("USDMA_LOG", "none", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1); /* small, so that a leak is visible and new memory is mapped */
+	setenv("USDMA_TEST_HOST_ARENA", "1M", 1); /* small, so that a leak is visible and new memory is mapped */
 	if (argc == 3 && !strcmp(argv[1], "--share")) {
 		worker_number = unsigned(atoi(argv[2]));
 		return worker();

@@ -13,7 +13,7 @@
 
 #include "driver/base/clock.h"
 #include "driver/base/unique_fd.h"
-#include "driver/vfio/user_proto.h"
+#include "driver/vfio_user/proto.h"
 
 #include <cerrno>
 #include <cstddef>
@@ -254,7 +254,7 @@ static void exec_program(const server_fault &w, const std::string &path)
 	setenv("USDMA_REPLY_MS", w.reply_ms, 1);
 	setenv("USDMA_HANG_MS", w.hang_ms, 1);
 	if (!w.has_aio)
-		setenv("USDMA_IO_URING", "0", 1);
+		setenv("USDMA_TEST_IO_URING", "0", 1);
 	setenv("TSAN_OPTIONS", (std::string(tsan ? tsan : "") + ":report_thread_leaks=0").c_str(), 1);
 	execl("/proc/self/exe", "program", ("vfio-user:" + path).c_str(), w.last_success, w.max_ms,
 	      w.has_aio ? nullptr : "without aio", nullptr);

@@ -48,7 +48,7 @@ static int set_up(void **)
 		device + ":isolated=yes")
 		       .c_str(),
 	       1);
-	setenv("USDMA_HOST_ARENA", "2M", 1);
+	setenv("USDMA_TEST_HOST_ARENA", "2M", 1);
 	return 0;
 }
 

@@ -342,7 +342,7 @@ struct dumped {
 static void core_dump_contents(void **)
 {
 	for (const char *dump : {"0", "1"}) {
-		setenv("USDMA_DUMP_MEMORY", dump, 1);
+		setenv("USDMA_TEST_DUMP_MEMORY", dump, 1);
 		on_each([=] {
 			const bool all = *dump == '1';
 			usdma_device *dev = open_one();
@@ -360,7 +360,7 @@ static void core_dump_contents(void **)
 			EXPECT(dumped("memfd:sdma-memory").in < 6 * MiB);
 		});
 	}
-	unsetenv("USDMA_DUMP_MEMORY");
+	unsetenv("USDMA_TEST_DUMP_MEMORY");
 }
 
 static int set_up(void **)

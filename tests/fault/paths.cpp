@@ -9,7 +9,7 @@ namespace usdma::test {
 
 using namespace core;
 
-/* More than an arena (USDMA_HOST_ARENA=1M), so that each device has to map it. */
+/* More than an arena (USDMA_TEST_HOST_ARENA=1M), so that each device has to map it. */
 static constexpr u64 own_size = 4 * MiB;
 
 void set_up(setting *t, unsigned slot, unsigned peer, wait_mode mode)

@@ -9,9 +9,11 @@
  */
 #include "driver/vfio/device.h"
 #include "lib/core/copy/copy.h"
+#include "lib/core/memory/retire.h"
 #include "tests/support/core.h"
 #include "tests/support/stop_threads.h"
 #include "tests/support/soak.h"
+#include "tests/support/dropping.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -410,6 +412,18 @@ static u64 reopen(world *w, u64 n, std::mt19937_64 &gen)
 	return more;
 }
 
+/* The library releases a lost device whose engines have resumed at the next check of its devices. */
+static void wait_released()
+{
+	const deadline end = soon();
+
+	for (unsigned i = 0; retired_get().devices && !end.passed(); i++) {
+		devices_quiesce();
+		test::poll_pause(i);
+	}
+	assert_int_equal(retired_get().devices, 0);
+}
+
 /* ---- the test --------------------------------------------------------------------------------------- */
 
 static void print_totals(const char *name, const totals &t)
@@ -491,15 +505,17 @@ static void random_operations(void **)
 	if (test::soak::wanted())
 		by_clock.finish(n);
 	close_all(&w);
+	wait_released();
 }
 
 int main()
 {
+	const usdma::test::dropping_interrupts scope;
 	const CMUnitTest tests[] = {cmocka_unit_test(random_operations)};
 
 	setenv("USDMA_DEVICES", "sim:mem=256M:engines=2:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
 	setenv("USDMA_HANG_MS", "1000", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1);
+	setenv("USDMA_TEST_HOST_ARENA", "1M", 1);
 	setenv("USDMA_LOG", "none", 1);
 	return cmocka_run_group_tests_name("random operations, random faults", tests, nullptr, nullptr);
 }

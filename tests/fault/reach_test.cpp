@@ -39,7 +39,7 @@ static int set_up(void **)
 	assert_true(sim > 0);
 	proxy = std::make_unique<recording_proxy>(folder + "/proxy", folder + "/dev");
 	setenv("USDMA_DEVICES", ("sim:mem=64M:engines=2:channels=16,vfio-user:" + folder + "/proxy").c_str(), 1);
-	setenv("USDMA_HOST_ARENA", "2M", 1);
+	setenv("USDMA_TEST_HOST_ARENA", "2M", 1);
 	return 0;
 }
 

@@ -14,7 +14,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/hw/sdma_regs.h"
-#include "driver/vfio/user_client.h"
+#include "driver/vfio_user/client.h"
 
 #include "tools/sim_sandbox.h"
 
@@ -239,6 +239,37 @@ static void test_confined(void **)
 	}
 }
 
+/* What the server of a shared device may not do, though it has the device: fails with EPERM. */
+static void test_confined_with_device(void **)
+{
+	static constexpr int (*acts[])() = {
+		[] { return int(fork()); },
+		[] { return kill(getppid(), 0); },
+		[] { return kill(getppid(), SIGKILL); },
+		[] { return fcntl(1, F_SETOWN, getppid()); },
+		[] { return socket(AF_UNIX, SOCK_STREAM, 0); },
+		[] { return prctl(PR_SET_PDEATHSIG, SIGKILL); },
+		[] { return execl("/bin/true", "true", nullptr); },
+	};
+
+	if (!tool::sandbox_filters())
+		skip();
+	const pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		if (tool::sandbox_enter_with_device() || kill(getpid(), 0))
+			_exit(100);
+		for (size_t i = 0; i < sizeof(acts) / sizeof(*acts); i++)
+			if (acts[i]() != -1 || errno != EPERM)
+				_exit(int(1 + i));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* Without a system call filter, Landlock (if the kernel has it) prevents access to files by name. */
 static void test_no_file_by_name(void **)
 {
@@ -399,10 +430,15 @@ static void test_neighbours(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_dropped_privileges),  cmocka_unit_test(test_confined),
-		cmocka_unit_test(test_no_file_by_name),     cmocka_unit_test(test_next_after_a_crash),
-		cmocka_unit_test(test_stopped_process),     cmocka_unit_test(test_killed_leaves_the_path),
-		cmocka_unit_test(test_nothing_without_map), cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_dropped_privileges),
+		cmocka_unit_test(test_confined),
+		cmocka_unit_test(test_confined_with_device),
+		cmocka_unit_test(test_no_file_by_name),
+		cmocka_unit_test(test_next_after_a_crash),
+		cmocka_unit_test(test_stopped_process),
+		cmocka_unit_test(test_killed_leaves_the_path),
+		cmocka_unit_test(test_nothing_without_map),
+		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_neighbours),
 	};
 

@@ -143,7 +143,7 @@ int main()
 	};
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=2:channels=8", 1);
-	setenv("USDMA_FIRST_SEQ", "4294967200", 1); /* 2^32 - 96 */
+	setenv("USDMA_TEST_FIRST_SEQ", "4294967200", 1); /* 2^32 - 96 */
 	alarm(280);
 	return cmocka_run_group_tests_name("scale", tests, nullptr, nullptr);
 }

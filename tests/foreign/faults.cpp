@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	may_fail = !strcmp(argv[1], "struck");
-	setenv("USDMA_HOST_ARENA", "1M", 1);
+	setenv("USDMA_TEST_HOST_ARENA", "1M", 1);
 	setenv("USDMA_HANG_MS", "2000", 1);
 	/* Faults shall strike the paths, not the fill that clears memory of a former user. */
 	setenv("USDMA_CLEAR_MEMORY", "never", 1);

@@ -10,8 +10,8 @@
 #include "tests/fuzz/kinds.h"
 
 #include "driver/base/log.h"
-#include "driver/vfio/user_client.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio_user/client.h"
+#include "driver/vfio_user/socket.h"
 
 #include <atomic>
 #include <poll.h>

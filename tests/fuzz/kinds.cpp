@@ -64,7 +64,7 @@ static int full_event()
 	return fd;
 }
 
-/* A file that answers only a close.  Served by another process, which ends with this one. */
+/* A file that answers only a close.  Served by another process, which exits with this one. */
 static int silent()
 {
 	static const int fd = [] {

@@ -8,7 +8,7 @@
 #include "driver/pci/sysfs.h"
 #include "driver/vfio/region.h"
 #include "driver/vfio/type1.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio_user/socket.h"
 
 #include <string>
 

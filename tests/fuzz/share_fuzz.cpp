@@ -8,7 +8,7 @@
 #include "tests/fuzz/kinds.h"
 
 #include "driver/base/unique_fd.h"
-#include "lib/core/ipc/share.h"
+#include "lib/share/share.h"
 
 #include <cstdio>
 #include <iterator>
@@ -75,6 +75,7 @@ static void import(const std::string &key, u32 kind, u8 how, size_t data_size)
 		must_hold(got->data.valid() == (got->size != 0 && got->page->data_fd >= 0));
 		/* The values that were checked are the ones that are used. */
 		must_hold(!got->data.valid() || (got->offset <= data_size && got->size <= data_size - got->offset));
+		share_report(got);
 		share_unref(got);
 	}
 	must_hold(next_descriptor() == before);

@@ -56,6 +56,8 @@ def layout(f):
 
 
 def checks(f, args):
+    # UCX changes the program that loads it: handlers of signals, mmap (net/main.cpp).
+    point(("libucp.so" in f.dynamic) == (f.name == "usdma-net"), f"{f.name}: {'' if f.name == 'usdma-net' else 'not '}linked with UCX", f.dynamic)
     if args.hardened:
         point("__stack_chk_fail" in f.imports, f"{f.name}: frames with arrays are checked", "")
     if not f.library:
@@ -73,15 +75,15 @@ def wrong_commands(build, args):
         words = c["command"].split()
         if c["output"].startswith("tests/"):
             continue
-        if not re.search(r"(^|/)(driver|lib|tools)/", os.path.relpath(os.path.join(build, c["file"]), args.top)):
+        if not re.search(r"(^|/)(driver|lib|net|tools)/", os.path.relpath(os.path.join(build, c["file"]), args.top)):
             continue
         lacks = [w for w in wanted if w not in words]
         if args.fortified and "-O0" not in words:
             levels = [w for w in words if "_FORTIFY_SOURCE" in w]
             lacks += [] if levels and levels[-1] in ("-D_FORTIFY_SOURCE=3", "-Wp,-D_FORTIFY_SOURCE=3") else ["-D_FORTIFY_SOURCE=3"]
-        if re.search(r"/(driver/sim|tools)/\w*sim\w*\.cpp|/driver/sim/", c["file"]) and args.zeroed:
+        if re.search(r"/(driver/sim|tools)/\w*sim\w*\.cpp|/driver/sim/|/net/", c["file"]) and args.zeroed:
             lacks += [] if "-ftrivial-auto-var-init=zero" in words else ["-ftrivial-auto-var-init=zero"]
-        if re.search(r"/tools/", c["file"]):
+        if re.search(r"/(net|tools)/", c["file"]):
             lacks += [] if "-D_GLIBCXX_ASSERTIONS" in words else ["-D_GLIBCXX_ASSERTIONS"]
         if lacks:
             yield f"{c['file']}: {' '.join(lacks)}"

@@ -63,7 +63,7 @@ def check_libraries(libusdma, dependents, folder):
 
 def check_id(built, options, folder):
     top = os.path.join(folder, "tree")
-    for part in ("driver", "lib/core", "lib/native"):
+    for part in ("driver", "lib/core", "lib/native", "lib/share"):
         shutil.copytree(os.path.join(TOP, part), os.path.join(top, part))
     now = made(top, options)
     yield "the same sources and options in another folder have the same id", text(now) == text(built), ""
@@ -91,4 +91,5 @@ def main():
     return bad != 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

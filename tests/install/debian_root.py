@@ -20,7 +20,7 @@ HOST_ONLY = ("USDMA_", "LD", "DESTDIR", "PYTHON", "CC", "CXX", "CFLAGS", "CPPFLA
 
 
 class Stop(Exception):
-    """Ends the test; the failed point has been reported."""
+    """The test is over; the failed point has been reported."""
 
 
 class Points:

@@ -15,13 +15,14 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-EXPECTED = ["{lib}/libusdma.so", "{lib}/libusdma.so.0", "{lib}/pkgconfig/usdma.pc", "{lib}/pkgconfig/usdma-acl.pc",
+EXPECTED = ["{lib}/libusdma.so", "{lib}/libusdma.so.0", "{lib}/libusdma-sim.so.0", "{lib}/libusdma-check.so.0", "{lib}/pkgconfig/usdma.pc", "{lib}/pkgconfig/usdma-acl.pc",
             "{lib}/pkgconfig/usdma-hccl.pc", "{lib}/cmake/usdma/usdmaConfig.cmake", "{lib}/cmake/usdma/usdma-acl.cmake",
-            "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so", "{lib}/usdma/libruntime.so", "{lib}/usdma/libascend_hal.so",
-            "{lib}/usdma/libdrvdsmi_host.so", "{lib}/usdma/libhccl.so", "include/usdma-hccl/hccl/hccl.h", "include/usdma/driver/ascend_hal.h",
+            "{lib}/usdma/libascendcl.so", "{lib}/usdma/libacl_rt.so", "{lib}/usdma/libruntime.so", "{lib}/usdma/libnnopbase.so", "include/usdma/aclnn/acl_meta.h", "{lib}/usdma/libascend_hal.so",
+            "{lib}/usdma/libdrvdsmi_host.so", "{lib}/usdma/libhccl.so", "{lib}/usdma/libhcomm.so", "include/usdma-hccl/hccl/hcomm_res.h", "include/usdma-hccl/hccl/hccl.h", "include/usdma/driver/ascend_hal.h", "include/usdma/runtime/rt.h", "{lib}/usdma/libdcmi.so",
             "{lib}/libusdma-hccl.so", "include/usdma/usdma.h", "include/usdma/uring.h", "include/usdma/file.h", "include/usdma/acl/acl.h",
             "bin/usdmactl", "bin/usdma-perf", "bin/usdma-sim", "share/man/man3/usdma_copy.3", "share/man/man7/usdma.7",
-            "share/man/man8/usdmactl.8", "lib/systemd/system/usdma-bind@.service", "lib/systemd/system/usdma-sim@.socket",
+            "share/man/man8/usdmactl.8", "lib/systemd/system/usdma-bind@.service", "lib/systemd/system/usdma-sim@.socket", "lib/systemd/system/usdma-share@.service",
+            "lib/systemd/system/usdma-share@.socket",
             "lib/udev/rules.d/70-usdma.rules", "lib/sysusers.d/usdma.conf", "lib/tmpfiles.d/usdma.conf"]
 WARN = ["-Wall", "-Wextra", "-Werror"]
 
@@ -211,6 +212,11 @@ def ascend_home(points, where, scratch):
     script = (f'. {top}/set_env.sh && tree=$ASCEND_HOME_PATH/$(uname -m)-linux && '
               f'cc {HERE}/consumer_acl.c -o {program} -I$tree/include -L$tree/lib64 -lascendcl && {program} && npu-smi info')
     points.add(*reorder(run(["sh", "-c", script]), "a program with ASCEND_HOME_PATH"))
+    built = os.path.join(scratch, "with-kernels")
+    script = (f'. {top}/bin/setenv.bash && cmake -S {HERE}/kernels -B {built} -DHOST_KERNELS={HERE}/kernels/host && cmake --build {built} && '
+              f'USDMA_DEVICES=sim {built}/with_kernels && grep -q Version= $ASCEND_HOME_PATH/share/info/runtime/version.info && '
+              f'cc {HERE}/consumer_acl.c -o {program} -I$ASCEND_HOME_PATH/include -L$ASCEND_HOME_PATH/lib64 -lacl_rt_impl -lascend_dump -lmsprofiler')
+    points.add(*reorder(run(["bash", "-c", script]), "a program with kernels, by ascendc.cmake"))
 
 
 def use(points, where, scratch):

@@ -6,8 +6,8 @@ names.py LIBRARY... [--absent]      --absent: names the absent ones, too
 
 tests/install/names/*.list has a program each: its comment says which, and from where; "works", "refuses" and "absent" begin
 what is expected of the names that follow. A name that works must not vanish or be refused; one that is listed as refused
-or absent and has become better belongs to another part of the list. What is refused is lib/acl/refused.list and
-lib/hccl_comm/refused.cpp.
+or absent and has become better belongs to another part of the list. What is refused is lib/acl/refused.list, a section of
+lib/ascend/hal.list, lib/hccl_comm/refused.cpp and the rows "refuses" of lib/hcomm/calls.list.
 """
 import glob
 import os
@@ -30,8 +30,12 @@ def refused():
     with open(os.path.join(ACL, "refused.list"), encoding="utf-8") as f:
         for line in f:
             names.update(line.split(": ")[0].split() if line[0] not in "#=" else [])
+    with open(os.path.join(ACL, "../ascend/hal.list"), encoding="utf-8") as f:
+        names.update(f.read().partition("[refused]")[2].split())
     with open(os.path.join(ACL, "../hccl_comm/refused.cpp"), encoding="utf-8") as f:
-        names.update(re.findall(r"^HcclResult (\w+)\(", f.read(), re.M))
+        names.update(re.findall(r"^(?:HcclResult|int32_t) (\w+)\(", f.read(), re.M))
+    with open(os.path.join(ACL, "../hcomm/calls.list"), encoding="utf-8") as f:
+        names.update(re.findall(r"^(\w+) refuses$", f.read(), re.M))
     return names
 
 

@@ -59,20 +59,18 @@ def udev_helper(scratch):
         point(got == want, f"udev: {what} is {'accessible' if want == 0 else 'not accessible'} to the group usdma", f"{got}\n{log}")
 
 
-def rule_numbers():
-    """The IDs in the udev rule are those of the engines' headers."""
-    with open(os.path.join(SYSTEM, "70-usdma.rules.in"), encoding="ascii") as f:
+def rule_numbers(build):
+    """The udev rules match the ids of dma::drivers, which the program prints, and no others."""
+    with open(os.path.join(build, "system/70-usdma.rules"), encoding="ascii") as f:
         rules = f.read()
     bare = [r for r in rules.splitlines() if r.startswith("SUBSYSTEM") and "vfio" in r and 'KERNEL=="' not in r]
     point(not bare, "udev: no rule matches the device files of noiommu mode", "\n".join(bare))
-    for engine, header in (("sdma", "driver/hw/sdma_regs.h"), ("edu", "driver/engines/edu/edu_hw.h"), ("hisi", "driver/hw/hisi_regs.h")):
-        with open(os.path.join(TOP, header), encoding="utf-8") as f:
-            pair = re.search(r"pci_vendor = 0x(\w{4}), pci_device = 0x(\w{4})", f.read())
-        point(pair is not None and f"{pair[1]}:{pair[2]}" in rules.split('PROGRAM="')[1] and
-              f'ATTRS{{vendor}}=="0x{pair[1]}", ATTRS{{device}}=="0x{pair[2]}"' in rules, f"udev: has the IDs of the {engine} engine")
-    with open(os.path.join(TOP, "driver/hw/dsa_regs.h"), encoding="utf-8") as f:
-        ids = re.findall(r"\bid_\w+ = 0x(\w{4})", f.read())
-    point(len(ids) == 3 and all(f"8086:{i}" in rules.split('PROGRAM="')[1] and f"|0x{i}" in rules for i in ids), "udev: has the IDs of the dsa engine")
+    ids = {tuple(line.split()[1].split(":")) for line in run([os.path.join(build, "tests/install/engine-ids")])[1].splitlines()}
+    pairs = [(m[1], p) for m in re.finditer(r'ATTRS\{vendor\}=="0x(\w{4})", ATTRS\{device\}=="([^"]*)"', rules) for p in m[2].replace("0x", "").split("|")]
+    groups = [tuple(p.split(":")) for p in re.search(r"usdma-iommu-group (\S+) %k", rules)[1].split(",")]
+    for what, found in (("a device file", pairs), ("an IOMMU group", groups)):
+        matched = {(v, p[:3] + d) for v, p in found for d in (p[4:-1] if "[" in p else p[3:])}
+        point(ids and matched == ids, f"udev: {what} of each id of an engine, and of no other", f"{ids ^ matched}")
 
 
 def passed_socket(build, scratch):
@@ -104,6 +102,7 @@ def services(build, scratch):
         return
     for service, name in (("usdma-bind@.service", "usdma-bind@device.service"),
                        ("usdma-sim@.service", "usdma-sim@one.service"), ("usdma-sim@.socket", "usdma-sim@one.socket"),
+                       ("usdma-share@.service", "usdma-share@device.service"), ("usdma-share@.socket", "usdma-share@device.socket"),
                        ("usdma-program.service", None)):
         where = os.path.join(SYSTEM if service.endswith("socket") else EXAMPLE if service == "usdma-program.service" else os.path.join(build, "system"), service)
         with open(where, encoding="ascii") as f:
@@ -113,13 +112,13 @@ def services(build, scratch):
             f.write(text.replace("man:usdma", "https://usdma").replace("man:usdmactl", "https://usdmactl"))
         if name:
             os.symlink(service, os.path.join(scratch, name))
-    for name in ("usdma-bind@device.service", "usdma-sim@one.socket", "usdma-program.service"):
+    for name in ("usdma-bind@device.service", "usdma-sim@one.socket", "usdma-share@device.socket", "usdma-program.service"):
         got, log = run(["systemd-analyze", "--recursive-errors=no", "--man=no", "verify", os.path.join(scratch, name)])
         point(got == 0 and not [x for x in log.splitlines() if "usdma" in x], f"systemd accepts {name}", log)
 
 
 # The highest exposure (0 to 10, by systemd-analyze) that each service may have.
-EXPOSURE = {"usdma-bind@.service": 1.9, "usdma-sim@.service": 2.3, "usdma-program.service": 0.9}
+EXPOSURE = {"usdma-bind@.service": 1.9, "usdma-sim@.service": 2.3, "usdma-share@.service": 2.7, "usdma-program.service": 0.9}
 EXAMPLE = os.path.join(TOP, "docs/examples/systemd")
 
 
@@ -276,7 +275,8 @@ def main():
     scratch = tempfile.mkdtemp(prefix="usdma-system-")
     try:
         udev_helper(os.path.join(scratch, "sys"))
-        rule_numbers()
+        if os.path.exists(os.path.join(build, "system/70-usdma.rules")):
+            rule_numbers(build)
         build_dependencies()
         if os.path.exists(os.path.join(build, "tools/usdma-sim")):
             passed_socket(build, scratch)

@@ -20,8 +20,9 @@ MODULES = """
 import os, sys, acl, usdma, acl.rt
 inside = [m.__file__.startswith(sys.prefix + os.sep) for m in (acl, usdma)]
 assert all(inside), (acl.__file__, usdma.__file__)
+usdma.Device("sim:mem=16M").close()
 maps = open("/proc/self/maps").read()
-for library in ("libusdma.so", "libascendcl.so"):
+for library in ("libusdma.so", "libusdma-sim.so", "libascendcl.so"):
     found = {line.split()[-1] for line in maps.splitlines() if line.endswith(library)}
     assert found and all(f.startswith(sys.prefix + os.sep) for f in found), (library, found)
 """

@@ -2,7 +2,13 @@
 /* Stream capture: the code of each call in each state. */
 #include "acl_capture.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
+#include <unistd.h>
 
 using namespace usdma::test;
 
@@ -39,6 +45,7 @@ void test_begin_and_info(void **)
 	GOOD(aclmdlRICaptureGetInfo(r.s, nullptr, &info));
 	IS(107000, aclmdlRICaptureEnd(r.s, nullptr));
 	IS(107026, aclmdlRIExecuteAsync(info, r.t));
+	IS(107026, aclmdlRIDebugJsonPrint(info, "/dev/full", 0));
 	IS(107026, aclmdlRIDestroy(info));
 	m = r.end(r.s);
 	assert_ptr_equal(m, info);
@@ -81,6 +88,7 @@ void test_execute_and_destroy(void **)
 	GOOD(aclrtSetCurrentContext(other));
 	IS(107004, aclmdlRIExecuteAsync(m, foreign));
 	IS(107004, aclmdlRIDestroy(m));
+	IS(107004, aclmdlRIDebugJsonPrint(m, "/dev/null", 0));
 	GOOD(aclrtSetCurrentContext(r.ctx));
 	IS(100000, aclmdlRIDestroy(nullptr));
 	assert_int_equal(calls.load(), 0);
@@ -211,6 +219,7 @@ void test_end_in_another_thread(void **)
 	IS(107029, aclmdlRICaptureEnd(r.s, &m));
 	assert_int_equal(status_of(r.s), ACL_MODEL_RI_CAPTURE_STATUS_NONE);
 	IS(507011, aclmdlRIExecuteAsync(info, r.s));
+	IS(507011, aclmdlRIDebugJsonPrint(info, "/dev/full", 0));
 	GOOD(aclmdlRIDestroy(info));
 	GOOD(aclmdlRICaptureBegin(r.s, relaxed));
 	std::thread([&] {
@@ -218,6 +227,38 @@ void test_end_in_another_thread(void **)
 		m = r.end(r.s);
 	}).join();
 	GOOD(aclmdlRIDestroy(m));
+}
+
+/* The tasks of an instance as a file. */
+void test_print(void **)
+{
+	rig r(6);
+	char path[] = "/tmp/usdma-print.XXXXXX", id[16];
+	uint32_t number;
+
+	close(mkstemp(path));
+	GOOD(aclmdlRICaptureBegin(r.s, global));
+	GOOD(rig::copy(r.dev, r.pin, r.s));
+	GOOD(aclrtMemsetAsync(r.dev, size, 1, size, r.s));
+	const aclmdlRI m = r.end(r.s);
+	GOOD(aclmdlRISetName(m, "a \"name\""));
+	IS(100000, aclmdlRIDebugJsonPrint(m, nullptr, 0));
+	IS(107000, aclmdlRIDebugJsonPrint(m, path, 2));
+	IS(107009, aclmdlRIDebugJsonPrint(m, "/no such folder/file", 0));
+	IS(107010, aclmdlRIDebugJsonPrint(m, "/dev/full", 0));
+	GOOD(aclmdlRIDebugJsonPrint(m, path, ACL_MDLRI_DEBUG_JSON_PRINT_VERBOSE));
+	GOOD(aclmdlRIGetId(m, &number));
+	snprintf(id, sizeof(id), "%u", number);
+	std::ifstream file(path);
+	const std::string text{std::istreambuf_iterator<char>(file), {}};
+	const std::string want = std::string("{\"id\": ") + id +
+				 ", \"name\": \"a \\u0022name\\u0022\", \"streams\": 1, \"tasks\": [\n"
+				 "  {\"stream\": 0, \"type\": \"copy\", \"items\": 1, \"bytes\": " +
+				 std::to_string(size) + "},\n  {\"stream\": 0, \"type\": \"task\"}\n]}\n";
+	assert_string_equal(text.c_str(), want.c_str());
+	GOOD(aclmdlRIDestroy(m));
+	IS(107017, aclmdlRIDebugJsonPrint(m, path, 0));
+	unlink(path);
 }
 
 /* Refused while an execution has not finished; the instance is unchanged. */
@@ -379,7 +420,9 @@ void test_task_groups(void **)
 {
 	rig r(9);
 	aclrtTaskGrp g;
+	aclrtNotify n;
 	aclmdlRI m;
+	char key[65];
 
 	IS(100000, aclmdlRICaptureTaskGrpBegin(nullptr));
 	IS(107029, aclmdlRICaptureTaskGrpBegin(r.s));
@@ -393,6 +436,13 @@ void test_task_groups(void **)
 	GOOD(aclmdlRICaptureTaskGrpBegin(r.s));
 	IS(107033, aclmdlRICaptureTaskGrpBegin(r.s));
 	IS(507009, rig::copy(r.dev, r.pin, r.s));
+	/* The notify, whose page is a file, is freed although a call with it was refused. */
+	const unsigned fds = fds_without_rings();
+	GOOD(aclrtCreateNotify(&n, 0));
+	GOOD(aclrtNotifyGetExportKey(n, key, sizeof(key), 0));
+	IS(507009, aclrtRecordNotify(n, r.s));
+	GOOD(aclrtDestroyNotify(n));
+	assert_int_equal(fds_without_rings(), fds);
 	GOOD(aclmdlRICaptureTaskGrpEnd(r.s, &g));
 	m = r.end(r.s);
 	GOOD(aclmdlRICaptureTaskUpdateBegin(r.t, g));
@@ -423,6 +473,7 @@ int main()
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_end_in_another_thread),
+		cmocka_unit_test(test_print),
 		cmocka_unit_test(test_destroy_while_running),
 		cmocka_unit_test(test_unjoined),
 		cmocka_unit_test(test_event_codes),

@@ -6,15 +6,22 @@
  */
 #include "acl/acl.h"
 #include "usdma/usdma.h"
+#include "tests/support/sleeps.h"
 #include "tests/support/test.h"
+#include "tests/support/until.h"
 
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
+
+using usdma::test::sleeps_of;
+using usdma::test::sleeps_while_waiting;
 
 #define GOOD(call) assert_int_equal(call, 0)
 
@@ -22,7 +29,7 @@ static constexpr size_t size = 4 << 20;
 
 /* Message from the parent to the child. */
 struct message {
-	char memory[65], secret_memory[65], notify[65];
+	char memory[65], secret_memory[65], notify[65], used_notify[65];
 	aclrtIpcEventHandle event;
 	std::uint64_t physical, secret_physical;
 	std::uint64_t seed;
@@ -30,6 +37,10 @@ struct message {
 /* The victim is a child that is killed after it recorded an event of the parent, which it does not reach. */
 static int to_victim[2], from_victim[2];
 static pid_t victim;
+/* A teller is a child that records what the parent waits for, command by command. */
+static struct teller_pipes {
+	int to[2], from[2];
+} pipes_of_all, pipes_of_some;
 
 static int to_child[2];
 static pid_t child;
@@ -164,6 +175,8 @@ static int child_order(const message &m, aclrtStream s)
 	MUST(33, aclrtIpcOpenEventHandle(m.event, &e) == 0);
 	MUST(34, aclrtStreamWaitEvent(s, e) == 0 && aclrtSynchronizeStreamWithTimeout(s, 60000) == 0);
 	MUST(35, aclrtSynchronizeEvent(e) == 0 && aclrtDestroyEvent(e) == 0);
+	MUST(36, aclrtNotifyImportByKey(&n, m.used_notify, 0) == 0 && aclrtRecordNotify(n, s) == 0);
+	MUST(37, aclrtSynchronizeStream(s) == 0 && aclrtDestroyNotify(n) == 0);
 	return 0;
 }
 
@@ -207,6 +220,85 @@ static int victim_main()
 	return 0;
 }
 
+struct exports {
+	char unreported[65], notify[65];
+	aclrtIpcEventHandle event;
+};
+
+/* It cannot open anything then. */
+static int limit_files(bool limited)
+{
+	static rlimit before;
+	rlimit none;
+
+	if (!limited)
+		return setrlimit(RLIMIT_NOFILE, &before);
+	getrlimit(RLIMIT_NOFILE, &before);
+	none = {3, before.rlim_max};
+	return setrlimit(RLIMIT_NOFILE, &none);
+}
+
+struct teller {
+	aclrtStream s = nullptr;
+	aclrtNotify unreported = nullptr, theirs = nullptr, own = nullptr;
+	aclrtEvent event = nullptr;
+
+	int start(const teller_pipes &p);
+	int run(char command);
+	int gated_record();
+};
+
+int teller::start(const teller_pipes &p)
+{
+	char key[65];
+	exports m;
+
+	receive_all(p.to[0], &m, sizeof(m));
+	MUST(80, aclrtSetDevice(0) == 0 && aclrtCreateStream(&s) == 0 && aclrtCreateNotify(&own, 0) == 0);
+	/* A time limit: the library's thread has started when files are limited. */
+	MUST(79, aclrtRecordNotify(own, s) == 0 && aclrtWaitAndResetNotify(own, s, 100) == 0);
+	MUST(81, aclrtSynchronizeStream(s) == 0 && aclrtNotifyImportByKey(&unreported, m.unreported, 0) == 0);
+	MUST(82, aclrtNotifyImportByKey(&theirs, m.notify, 0) == 0 && aclrtIpcOpenEventHandle(m.event, &event) == 0);
+	MUST(83, aclrtNotifyGetExportKey(own, key, sizeof(key), ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION) == 0);
+	send_all(p.from[1], key, sizeof(key));
+	return 0;
+}
+
+/* The event, behind the notify that the parent records. */
+int teller::gated_record()
+{
+	MUST(85, aclrtWaitAndResetNotify(own, s, 0) == 0 && aclrtRecordEvent(event, s) == 0);
+	return 0;
+}
+
+int teller::run(char command)
+{
+	switch (command) {
+	case 'l':
+	case 'u':
+		MUST(86, limit_files(command == 'l') == 0);
+		return 0;
+	case 'e':
+		return gated_record();
+	default:
+		MUST(87, aclrtRecordNotify(command == 'd' ? unreported : theirs, s) == 0);
+		MUST(88, aclrtSynchronizeStream(s) == 0);
+		return 0;
+	}
+}
+
+template <teller_pipes *p> static int teller_main()
+{
+	teller t;
+	int err = t.start(*p);
+
+	for (char c; !err && read(p->to[0], &c, 1) == 1 && c != 'q';) {
+		err = t.run(c);
+		send_all(p->from[1], "d", 1);
+	}
+	return err;
+}
+
 /* ---- the parent -------------------------------------------------------------------------------------- */
 
 static void test_two_processes(void **)
@@ -214,7 +306,7 @@ static void test_two_processes(void **)
 	std::vector<char> got(size), data;
 	aclrtPhysicalMemProp prop{};
 	aclrtDrvMemHandle h, secret;
-	aclrtNotify n;
+	aclrtNotify n, used;
 	aclrtEvent e;
 	aclrtStream s, waits;
 	void *p, *q, *va;
@@ -246,6 +338,11 @@ static void test_two_processes(void **)
 	GOOD(aclrtMemExportToShareableHandle(secret, ACL_MEM_HANDLE_TYPE_NONE, 0, &m.secret_physical));
 	GOOD(aclrtCreateNotify(&n, 0));
 	GOOD(aclrtNotifyGetExportKey(n, m.notify, sizeof(m.notify), ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
+	/* This process and the other one set a word each. */
+	GOOD(aclrtCreateNotify(&used, 0));
+	GOOD(aclrtRecordNotify(used, s));
+	GOOD(aclrtNotifyGetExportKey(used, m.used_notify, sizeof(m.used_notify),
+				     ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
 	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
 	GOOD(aclrtIpcGetEventHandle(e, &m.event));
 	/* The event, for which the child waits, is reached after the child's notify. */
@@ -256,6 +353,12 @@ static void test_two_processes(void **)
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 	GOOD(aclrtSynchronizeStreamWithTimeout(waits, 60000));
+	GOOD(aclrtNotifyBatchReset(&used, 1));
+	GOOD(aclrtWaitAndResetNotify(used, waits, 0));
+	assert_int_equal(aclrtSynchronizeStreamWithTimeout(waits, 20), 507046);
+	GOOD(aclrtRecordNotify(used, s));
+	GOOD(aclrtSynchronizeStreamWithTimeout(waits, 60000));
+	GOOD(aclrtDestroyNotify(used));
 	GOOD(aclrtMemcpy(got.data(), size, p, size, ACL_MEMCPY_DEVICE_TO_HOST));
 	assert_true(got == pattern(m.seed + 1));
 	GOOD(aclrtMemcpy(got.data(), size, va, size, ACL_MEMCPY_DEVICE_TO_HOST));
@@ -301,6 +404,114 @@ static void test_recorder_dies(void **)
 	GOOD(aclrtDestroyEvent(e));
 	GOOD(aclrtDestroyStream(s));
 	GOOD(aclrtResetDevice(0));
+}
+
+/* Of the parent: the teller's commands, and what it waits for. */
+struct listener {
+	const teller_pipes &pipes;
+	aclrtStream s, second;
+	aclrtNotify unreported, own, theirs;
+	aclrtEvent event;
+
+	explicit listener(const teller_pipes &p);
+	~listener();
+	listener(const listener &) = delete;
+	listener &operator=(const listener &) = delete;
+	void command(char command) const
+	{
+		char c;
+
+		send_all(pipes.to[1], &command, 1);
+		receive_all(pipes.from[0], &c, 1);
+	}
+	void wait(aclrtNotify n, std::uint32_t limit_s) const { GOOD(aclrtWaitAndResetNotify(n, s, limit_s)); }
+	void goes_on() const { GOOD(aclrtSynchronizeStreamWithTimeout(s, 60000)); }
+};
+
+listener::listener(const teller_pipes &p) : pipes(p)
+{
+	exports m{};
+	char key[65];
+
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtCreateStream(&second));
+	for (aclrtNotify *n : {&unreported, &own}) {
+		GOOD(aclrtCreateNotify(n, 0));
+		GOOD(aclrtNotifyGetExportKey(*n, n == &own ? m.notify : m.unreported, sizeof(m.notify),
+					     ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
+	}
+	GOOD(aclrtCreateEventExWithFlag(&event, ACL_EVENT_IPC));
+	GOOD(aclrtIpcGetEventHandle(event, &m.event));
+	send_all(pipes.to[1], &m, sizeof(m));
+	receive_all(pipes.from[0], key, sizeof(key));
+	GOOD(aclrtNotifyImportByKey(&theirs, key, 0));
+}
+
+listener::~listener()
+{
+	send_all(pipes.to[1], "q", 1);
+	for (aclrtNotify n : {unreported, own, theirs})
+		GOOD(aclrtDestroyNotify(n));
+	GOOD(aclrtDestroyEvent(event));
+	GOOD(aclrtDestroyStream(s));
+	GOOD(aclrtDestroyStream(second));
+	GOOD(aclrtResetDevice(0));
+}
+
+/* Nothing polls for it, and this process gets reports; not each time, as another pass may have found the record before.
+ */
+static void each_is_reported(const listener &l, const std::function<void()> &wait, const std::function<void()> &record)
+{
+	const long before = sleeps_of("usdma-bell");
+
+	for (int i = 0; i < 10; i++) {
+		wait();
+		if (!i)
+			assert_in_range(sleeps_while_waiting(), 0, 100);
+		record();
+		l.goes_on();
+	}
+	usdma::test::until("a report", [&] { return sleeps_of("usdma-bell") > before; });
+}
+
+static void test_records_are_reported(void **)
+{
+	const listener l(pipes_of_all);
+	const auto notify = [&] { l.command('n'); };
+
+	each_is_reported(
+		l, [&] { l.wait(l.own, 0); }, notify);
+	each_is_reported(
+		l, [&] { l.wait(l.own, 100); }, notify);
+	each_is_reported(
+		l,
+		[&] {
+			l.command('e');
+			GOOD(aclrtStreamWaitEvent(l.s, l.event));
+		},
+		[&] { GOOD(aclrtRecordNotify(l.theirs, l.second)); });
+	/* A thread. */
+	l.command('e');
+	GOOD(aclrtRecordNotify(l.theirs, l.second));
+	GOOD(aclrtSynchronizeEvent(l.event));
+}
+
+/* Who cannot get reports polls from then on. */
+static void test_records_that_cannot_be_reported(void **)
+{
+	const listener l(pipes_of_some);
+	long polls = 0;
+
+	l.command('l');
+	for (int i = 0; i < 50 && polls < 200; i++) {
+		l.wait(l.unreported, 100);
+		polls = sleeps_while_waiting();
+		l.command('d');
+		l.goes_on();
+	}
+	l.command('u');
+	assert_true(polls >= 200);
 }
 
 /* The exporting device closes its export; the other device's import of the same key stays. */
@@ -377,15 +588,21 @@ static void test_close_without_a_context(void **)
 
 int main()
 {
-	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes), cmocka_unit_test(test_recorder_dies),
-				    cmocka_unit_test(test_export_is_closed),
-				    cmocka_unit_test(test_close_without_a_context)};
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(test_two_processes),        cmocka_unit_test(test_recorder_dies),
+		cmocka_unit_test(test_export_is_closed),     cmocka_unit_test(test_close_without_a_context),
+		cmocka_unit_test(test_records_are_reported), cmocka_unit_test(test_records_that_cannot_be_reported)};
 
 	if (pipe(to_child) || pipe(to_victim) || pipe(from_victim))
 		return 1;
+	for (teller_pipes *p : {&pipes_of_all, &pipes_of_some})
+		if (pipe(p->to) || pipe(p->from))
+			return 1;
 	victim = start(victim_main);
 	close(from_victim[1]); /* so that a read returns if the victim exits too early */
 	child = start(child_main);
+	start(teller_main<&pipes_of_all>);
+	start(teller_main<&pipes_of_some>);
 	alarm(100);
 	return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

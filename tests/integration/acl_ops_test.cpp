@@ -7,7 +7,9 @@
 #include "acl/acl.h"
 #include "tests/support/test.h"
 
+#include <algorithm>
 #include <cstring>
+#include <unistd.h>
 #include <vector>
 
 #define GOOD(call)                                                                                                     \
@@ -376,6 +378,7 @@ static void test_two_devices_apart(void **)
 	bench b(8);
 	aclrtStream other;
 	aclrtEvent event;
+	int32_t status;
 	char *remote;
 
 	const auto expect_all = [&](aclError want, aclrtStream s) {
@@ -402,14 +405,24 @@ static void test_two_devices_apart(void **)
 	GOOD(aclrtRecordEvent(event, b.stream));
 	GOOD(aclrtDeviceEnablePeerAccess(1, 0));
 	expect_all(0, b.stream);
+	GOOD(aclrtDeviceEnablePeerAccess(1, 0)); /* counts */
+	GOOD(aclrtDeviceDisablePeerAccess(1));
+	expect_all(0, b.stream);
 	GOOD(aclrtDeviceDisablePeerAccess(1));
 	expect_all(refused, b.stream);
+	assert_int_equal(aclrtDeviceDisablePeerAccess(1), 107000);
 	GOOD(aclrtSetDevice(1));
 	GOOD(aclrtStreamWaitEvent(other, event));
 	GOOD(aclrtSynchronizeStream(other));
 	GOOD(aclrtDeviceDisablePeerAccess(0));
 	GOOD(aclrtDestroyStream(other));
 	GOOD(aclrtFree(remote));
+	GOOD(aclrtDeviceEnablePeerAccess(0, 0));
+	GOOD(aclrtResetDevice(1)); /* leaves the access */
+	GOOD(aclrtDevicePeerAccessStatus(1, 0, &status));
+	assert_int_equal(status, 1);
+	GOOD(aclrtSetDevice(1));
+	GOOD(aclrtDeviceDisablePeerAccess(0));
 	GOOD(aclrtResetDevice(1));
 	GOOD(aclrtSetDevice(0));
 	GOOD(aclrtDestroyEvent(event));
@@ -460,13 +473,118 @@ static void test_two_devices(void **)
 	GOOD(aclrtSetDevice(0));
 }
 
+/* ---- several mappings in one reservation ---------------------------------------------------------------- */
+
+static bool readable(const void *p)
+{
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	const bool is = write(fds[1], p, 1) == 1;
+	close(fds[0]);
+	close(fds[1]);
+	return is;
+}
+
+/* Every other call of what lies on both sides of an edge, between two mappings of a device. */
+static void use_across(bench &b, char *edge)
+{
+	const size_t words = b.pick(2, 2000), before = 4 * b.pick(1, words - 1), len = 4 * words, margin = 64;
+	char *const at = edge - before;
+	const bytes next = b.random(len + 2 * margin);
+	std::uint32_t word = std::uint32_t(b.gen());
+	aclrtMemcpyBatchAttr attr{{0, ACL_MEM_LOCATION_TYPE_DEVICE}, {0, ACL_MEM_LOCATION_TYPE_HOST}, {}};
+	void *dst = at, *src = b.pinned[0];
+	size_t n = len, first = 0, bad;
+
+	for (int call = 0; call < 8; call++) {
+		bytes want = next, data = b.random(len);
+
+		bench::put(at - margin, next);
+		bench::put(b.pinned[0], data);
+		if (call < 2)
+			std::fill(&want[margin], &want[margin + len], char(word));
+		else if (call < 4)
+			for (size_t i = 0; i < words; i++)
+				memcpy(&want[margin + 4 * i], &word, 4);
+		else
+			std::copy(data.begin(), data.end(), &want[margin]);
+		GOOD(call == 0 ? aclrtMemset(at, len, int(word & 0xff), len) :
+		     call == 1 ? aclrtMemsetAsync(at, len, int(word & 0xff), len, b.stream) :
+		     call == 2 ? aclrtMemsetD32(at, len, word, words) :
+		     call == 3 ? aclrtMemsetD32Async(at, len, word, words, b.stream) :
+		     call == 4 ? aclrtMemcpy2d(at, 4, src, 4, 4, words, ACL_MEMCPY_HOST_TO_DEVICE) :
+		     call == 5 ? aclrtMemcpy2dAsync(at, 4, src, 4, 4, words, ACL_MEMCPY_HOST_TO_DEVICE, b.stream) :
+		     call == 6 ? aclrtMemcpyBatch(&dst, &n, &src, &n, 1, &attr, &first, 1, &bad) :
+				 aclrtMemcpyBatchAsync(&dst, &n, &src, &n, 1, &attr, &first, 1, &bad, b.stream));
+		GOOD(aclrtSynchronizeStream(b.stream));
+		expect(at - margin, want);
+	}
+	GOOD(aclrtMemset(b.dev[0], len, 0, len));
+	GOOD(aclrtReduceAsync(b.dev[0], at, len, ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM, ACL_INT32, b.stream, nullptr));
+	GOOD(aclrtSynchronizeStream(b.stream));
+	expect(b.dev[0], bench::get(at, len));
+}
+
+/* As allocators make them that grow: copies cross from one to the next; device, device, host. */
+static void test_neighbouring_mappings(void **)
+{
+	static constexpr size_t part = 2 << 20, parts = 3;
+	bench b(9);
+	aclrtDrvMemHandle h[parts];
+	void *p;
+
+	GOOD(aclrtReserveMemAddress(&p, parts * part, 0, nullptr, 1));
+	char *const va = static_cast<char *>(p);
+	for (size_t i = 0; i < parts; i++) {
+		aclrtPhysicalMemProp prop{};
+
+		prop.memAttr = i == 2 ? ACL_DDR_MEM_NORMAL : ACL_HBM_MEM_HUGE;
+		prop.location.type = i == 2 ? ACL_MEM_LOCATION_TYPE_HOST : ACL_MEM_LOCATION_TYPE_DEVICE;
+		GOOD(aclrtMallocPhysical(&h[i], part, &prop, 0));
+		GOOD(aclrtMapMem(va + i * part, part, 0, h[i], 0));
+	}
+	for (char *other : {b.dev[0], b.pinned[0], b.pageable[0]})
+		for (size_t edge : {part, 2 * part}) {
+			const size_t before = b.pick(1, 9000), len = before + b.pick(1, 9000);
+			char *const at = va + edge - before;
+			bytes want = b.random(len);
+
+			bench::put(other, want);
+			GOOD(aclrtMemcpyAsync(at, len, other, len, ACL_MEMCPY_DEFAULT, b.stream));
+			GOOD(aclrtSynchronizeStream(b.stream));
+			expect(at, want);
+			want = b.random(len);
+			bench::put(at, want);
+			GOOD(aclrtMemcpyAsync(other, len, at, len, ACL_MEMCPY_DEFAULT, b.stream));
+			GOOD(aclrtSynchronizeStream(b.stream));
+			expect(other, want);
+		}
+	for (int i = 0; i < 20; i++)
+		use_across(b, va + part);
+	assert_int_equal(aclrtMemcpy(b.dev[0], size, va + parts * part - 8, 16, ACL_MEMCPY_DEFAULT), 107000);
+	assert_int_equal(aclrtMemset(va + part - 8, 2 * part + 16, 0, 2 * part + 16), 107000);
+	assert_true(readable(va + 2 * part));
+	for (size_t i = 0; i < parts; i++) {
+		GOOD(aclrtUnmapMem(va + i * part));
+		assert_false(readable(va + i * part));
+		GOOD(aclrtFreePhysical(h[i]));
+	}
+	GOOD(aclrtReleaseMemAddress(va));
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_rectangles),        cmocka_unit_test(test_cells),
-		cmocka_unit_test(test_descriptor),        cmocka_unit_test(test_buffered),
-		cmocka_unit_test(test_batches),           cmocka_unit_test(test_memset_words),
-		cmocka_unit_test(test_two_devices_apart), cmocka_unit_test(test_two_devices),
+		cmocka_unit_test(test_rectangles),
+		cmocka_unit_test(test_cells),
+		cmocka_unit_test(test_descriptor),
+		cmocka_unit_test(test_buffered),
+		cmocka_unit_test(test_batches),
+		cmocka_unit_test(test_memset_words),
+		cmocka_unit_test(test_two_devices_apart),
+		cmocka_unit_test(test_two_devices),
+		cmocka_unit_test(test_neighbouring_mappings),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -6,6 +6,7 @@
  * the state that it asserts.
  */
 #include "acl/acl.h"
+#include "tests/support/dropping.h"
 #include "tests/support/test.h"
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <pthread.h>
 #include <string>
 #include <thread>
@@ -50,6 +52,7 @@ struct bench {
 		GOOD(aclrtDestroyStream(opener));
 		GOOD(aclrtFree(mem));
 		GOOD(aclrtResetDevice(0));
+		assert_int_equal(usdma::test::open_devices(), 0);
 	}
 	bench(const bench &) = delete;
 	bench &operator=(const bench &) = delete;
@@ -178,6 +181,91 @@ static void test_count_notify_chain(void **)
 			GOOD(aclrtCntNotifyWaitWithTimeout(n, x.s[size_t(i)], &wait));
 		});
 	GOOD(aclrtCntNotifyDestroy(n));
+}
+
+/* Each mode of a record and of a wait, at, below and above the value. */
+static void test_count_notify_modes(void **)
+{
+	static constexpr std::uint32_t value = 6;
+	static const struct {
+		std::uint32_t mode;
+		bool (*holds)(std::uint32_t now);
+	} waits[] = {
+		{ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE, [](std::uint32_t now) { return now < value; }},
+		{ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE, [](std::uint32_t now) { return now == value; }},
+		{ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE, [](std::uint32_t now) { return now > value; }},
+		{ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE, [](std::uint32_t now) { return now >= value; }},
+		{ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE,
+		 [](std::uint32_t now) { return (now & value) == value; }},
+	};
+	/* From 5: 6, 7, 5, 4, 14, and 4 by an addition modulo 2^32. */
+	static const aclrtCntNotifyRecordInfo records[] = {
+		{ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 1},        {ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE, 2},
+		{ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, 0},        {ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE, 6},
+		{ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 14}, {ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE, ~0u},
+	};
+	static constexpr std::uint32_t results[] = {6, 7, 5, 4, 14, 4};
+	aclrtCntNotify n;
+	bench b(2);
+
+	GOOD(aclrtCntNotifyCreate(&n, 0));
+	for (const auto &w : waits)
+		for (size_t i = 0; i < std::size(records); i++) {
+			aclrtCntNotifyRecordInfo five = {ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE, 5}, then = records[i];
+			aclrtCntNotifyWaitInfo wait = {aclrtCntNotifyWaitMode(w.mode), value, 0, 0, {}}, same = wait;
+
+			same.mode = ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE;
+			same.value = results[i];
+			GOOD(aclrtCntNotifyRecord(n, b.s[1], &five));
+			GOOD(aclrtCntNotifyRecord(n, b.s[1], &then));
+			GOOD(aclrtCntNotifyWaitWithTimeout(n, b.s[1], &same));
+			GOOD(aclrtSynchronizeStreamWithTimeout(b.s[1], 60000));
+			GOOD(aclrtCntNotifyWaitWithTimeout(n, b.s[0], &wait));
+			if (!w.holds(results[i])) {
+				/* The pass that finishes this wait has seen the one before it. */
+				GOOD(aclrtCntNotifyWaitWithTimeout(n, b.s[1], &same));
+				GOOD(aclrtSynchronizeStreamWithTimeout(b.s[1], 60000));
+				assert_true(b.busy(b.s[0]));
+				then.mode = ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE;
+				then.value = w.mode == ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE ? value + 1 :
+					     w.mode == ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE   ? value - 1 :
+											    value;
+				GOOD(aclrtCntNotifyRecord(n, b.s[1], &then));
+			}
+			GOOD(aclrtSynchronizeStreamWithTimeout(b.s[0], 60000));
+		}
+	GOOD(aclrtCntNotifyDestroy(n));
+}
+
+/* Each comparison of a wait for a value, at, below and above it, and where it differs from the others. */
+static void test_value_modes(void **)
+{
+	static constexpr std::uint64_t value = 6, top = std::uint64_t(1) << 63;
+	static constexpr std::uint64_t words[] = {
+		0, 5, 6, 7, 8, value | 1 << 8, top, top + 5, top + 6, ~value, ~std::uint64_t(0)};
+	static bool (*const holds[])(std::uint64_t now) = {
+		[](std::uint64_t now) { return std::int64_t(now - value) >= 0; },
+		[](std::uint64_t now) { return now == value; },
+		[](std::uint64_t now) { return (now & value) != 0; },
+		[](std::uint64_t now) { return ~(now | value) != 0; },
+	};
+	/* Each comparison holds for one of these. */
+	static constexpr std::uint64_t opens[] = {value, value, value, 0};
+	bench b(2);
+
+	for (std::uint32_t flag = ACL_STREAM_WAIT_VALUE_GEQ; flag <= ACL_STREAM_WAIT_VALUE_NOR; flag++)
+		for (const std::uint64_t now : words) {
+			GOOD(aclrtValueWrite(b.mem, now, 0, b.opener));
+			GOOD(aclrtSynchronizeStream(b.opener));
+			GOOD(aclrtValueWait(b.mem, value, flag, b.s[0]));
+			if (!holds[flag](now)) {
+				GOOD(aclrtValueWait(b.mem, now, ACL_STREAM_WAIT_VALUE_EQ, b.s[1]));
+				GOOD(aclrtSynchronizeStreamWithTimeout(b.s[1], 60000));
+				assert_true(b.busy(b.s[0]));
+				GOOD(aclrtValueWrite(b.mem, opens[flag], 0, b.opener));
+			}
+			GOOD(aclrtSynchronizeStreamWithTimeout(b.s[0], 60000));
+		}
 }
 
 /* A waiting stream blocks no other stream, and synchronisation with a timeout returns in time. */
@@ -411,6 +499,8 @@ int main()
 		cmocka_unit_test(test_future_events),
 		cmocka_unit_test(test_notify_chain),
 		cmocka_unit_test(test_count_notify_chain),
+		cmocka_unit_test(test_count_notify_modes),
+		cmocka_unit_test(test_value_modes),
 		cmocka_unit_test(test_value_wait_blocks_one),
 		cmocka_unit_test(test_event_deadline),
 		cmocka_unit_test(test_callback_blocks_its_stream),

@@ -2,10 +2,11 @@
 /* Settings profile, refuse and pin_limit: ACL calls behave like another product, driver or machine. */
 #include "acl/acl.h"
 #include "acl/acl_dump.h"
+#include "acl/acl_platform.h"
 #include "acl/acl_prof.h"
 #include "acl/acl_tdt.h"
 #include "acl/acl_tdt_queue.h"
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include "tests/support/test.h"
 #include "usdma/usdma.h"
 

@@ -3,8 +3,9 @@
  * The libraries below ACL, as programs use them: registered host memory, and memory of one process that another maps.
  * The other process is this program with a share handle as argument.
  */
-#include <acl/rt_compat.h>
+#include <runtime/rt.h>
 #include <driver/ascend_hal.h>
+#include <driver/dcmi_interface_api.h>
 #include <driver/dsmi_common_interface.h>
 
 #include "tests/support/test.h"
@@ -158,6 +159,111 @@ static void test_shared_memory(void **)
 	GOOD(halDeviceClose(0, nullptr));
 }
 
+/* By a FABRIC handle: the exporter allows every process, as memory pools do. */
+static void test_shareable_handles(void **)
+{
+	drv_mem_prop prop = {MEM_DEV_SIDE, 0, 0, MEM_HUGE_PAGE_TYPE, MEM_HBM_TYPE, 0};
+	ShareHandleAttr attr = {SHR_HANDLE_NO_WLIST_ENABLE, {}};
+	drv_mem_handle_t *handle, *same, *imported;
+	MemShareHandle share = {}, none = {};
+	uint64_t number = 0;
+	uint32_t server = 7, host;
+	int pid = getpid();
+
+	GOOD(halDeviceOpen(0, nullptr, nullptr));
+	GOOD(halMemCreate(&handle, size, &prop, 0));
+	unsigned char *va = mapped(handle);
+	GOOD(halMemRetainAllocationHandle(&same, va));
+	GOOD(halMemRelease(same));
+	assert_int_equal(halMemExportToShareableHandleV2(handle, MEM_HANDLE_TYPE_MAX, 0, &share),
+			 DRV_ERROR_INVALID_VALUE);
+	assert_int_equal(halMemTransShareableHandle(MEM_HANDLE_TYPE_FABRIC, &none, &server, &number),
+			 DRV_ERROR_INVALID_VALUE);
+	assert_int_equal(halMemTransShareableHandle(MEM_HANDLE_TYPE_FABRIC, nullptr, &server, &number),
+			 DRV_ERROR_INVALID_VALUE);
+	const drvError_t exported = halMemExportToShareableHandleV2(handle, MEM_HANDLE_TYPE_FABRIC, 0, &share);
+	if (exported == DRV_ERROR_NOT_SUPPORT) /* the kernel's device has no memory that another could map */
+		print_message("not on this device\n");
+	else {
+		GOOD(exported);
+		GOOD(halMemTransShareableHandle(MEM_HANDLE_TYPE_FABRIC, &share, &server, &number));
+		assert_int_equal(server, 0);
+		assert_int_equal(number >> 32, getpid());
+		GOOD(halMemShareHandleSetAttribute(number, SHR_HANDLE_ATTR_NO_WLIST_IN_SERVER, attr));
+		/* There is no list of processes any more. */
+		assert_int_equal(aclrtMemSetPidToShareableHandleV2(&share, ACL_MEM_SHARE_HANDLE_TYPE_FABRIC, &pid, 1),
+				 ACL_ERROR_RT_NO_PERMISSION);
+		GOOD(halGetHostID(&host));
+		GOOD(halMemImportFromShareableHandleV2(MEM_HANDLE_TYPE_FABRIC, &share, host, &imported));
+		unsigned char *there = mapped(imported);
+		GOOD(aclrtMemset(va, size, 0x3c, size));
+		GOOD(aclrtMemcpy(there, 64, va + 64, 64, ACL_MEMCPY_DEVICE_TO_DEVICE));
+		unmapped(there, imported);
+		assert_int_equal(halMemImportFromShareableHandleV2(MEM_HANDLE_TYPE_FABRIC, &none, 0, &imported),
+				 DRV_ERROR_INVALID_VALUE);
+		assert_int_equal(halMemImportFromShareableHandleV2(MEM_HANDLE_TYPE_FABRIC, &share, 99, &imported),
+				 DRV_ERROR_INVALID_DEVICE);
+	}
+	unmapped(va, handle);
+	GOOD(halDeviceClose(0, nullptr));
+}
+
+static void test_management(void **)
+{
+	dsmi_spod_info pod = {};
+	dsmi_board_info_stru info;
+	dcmi_pcie_info_all pcie;
+	unsigned bytes = sizeof(pod), number = 7, few = 4;
+	int count = 0, cards[4], card = 7, device = 7;
+	char cpus[TOPO_INFO_MAX_LENTH];
+
+	GOOD(dsmi_get_device_info(1, DSMI_MAIN_CMD_CHIP_INF, DSMI_CHIP_INF_SUB_CMD_SPOD_INFO, &pod, &bytes));
+	assert_true(pod.sdid == 1 && bytes == sizeof(pod));
+	assert_int_equal(dsmi_get_device_info(1, DSMI_MAIN_CMD_CHIP_INF, DSMI_CHIP_INF_SUB_CMD_SPOD_INFO, &pod, &few),
+			 8);
+	assert_int_equal(dsmi_get_device_info(1, 62, 3, &pod, &bytes), 0xfffe);
+	assert_int_equal(dsmi_get_device_info(9, 12, 1, &pod, &bytes), 2);
+	assert_int_equal(dsmi_get_device_info(1, 12, 1, nullptr, &bytes), 8);
+	assert_int_equal(dsmi_set_device_info(1, 13, 0, &pod, bytes), 0xfffe);
+	assert_int_equal(dsmi_get_board_info(0, &info), 0xfffe);
+
+	GOOD(dcmi_init());
+	GOOD(dcmiv2_init());
+	GOOD(dcmi_get_card_list(&count, cards, 4));
+	assert_true(count == 2 && cards[1] == 1);
+	GOOD(dcmi_get_card_list(&count, cards, 1));
+	assert_int_equal(count, 1);
+	assert_int_equal(dcmi_get_card_list(&count, nullptr, 1), DCMI_ERR_CODE_INVALID_PARAMETER);
+	GOOD(dcmi_get_card_num_list(&count, cards, 4));
+	assert_int_equal(count, 2);
+	GOOD(dcmiv2_get_device_list(cards, &count, 1));
+	assert_int_equal(count, 1);
+	GOOD(dcmi_get_device_id_in_card(1, &count, &card, &device));
+	assert_true(count == 1 && card == -1 && device == -1);
+	assert_int_equal(dcmi_get_device_id_in_card(2, &count, &card, &device), DCMI_ERR_CODE_INVALID_DEVICE_ID);
+	assert_int_equal(dcmi_get_affinity_cpu_info_by_device_id(0, 0, nullptr, &count),
+			 DCMI_ERR_CODE_INVALID_PARAMETER);
+	assert_int_equal(dcmi_get_affinity_cpu_info_by_device_id(0, 1, cpus, &count), DCMI_ERR_CODE_INVALID_DEVICE_ID);
+	if (!strncmp(getenv("USDMA_DEVICES"), "sim", 3))
+		assert_int_equal(dcmiv2_get_affinity_cpu_info_by_dev_id(0, cpus, &count), DCMI_ERR_CODE_NOT_SUPPORT);
+	GOOD(dcmi_get_device_num_in_card(1, &count));
+	assert_int_equal(count, 1);
+	GOOD(dcmi_get_card_id_device_id_from_logicid(&card, &device, 1));
+	assert_true(card == 1 && device == 0);
+	GOOD(dcmi_get_device_logic_id(&card, 1, 0));
+	assert_int_equal(card, 1);
+	assert_int_equal(dcmi_get_device_logic_id(&card, 1, 1), DCMI_ERR_CODE_INVALID_DEVICE_ID);
+	GOOD(dcmiv2_get_dev_id_from_chip_phyid(1, &number));
+	assert_int_equal(number, 1);
+	assert_int_equal(dcmi_get_device_pcie_info_v2(9, 0, &pcie), DCMI_ERR_CODE_INVALID_DEVICE_ID);
+	assert_int_equal(dcmi_get_device_pcie_info_v2(0, 0, nullptr), DCMI_ERR_CODE_INVALID_PARAMETER);
+	if (!strncmp(getenv("USDMA_DEVICES"), "sim", 3))
+		assert_int_equal(dcmiv2_get_device_pcie_info(0, &pcie), DCMI_ERR_CODE_NOT_SUPPORT);
+	assert_int_equal(dcmiv2_get_urma_device_cnt(0, &number), DCMI_ERR_CODE_NOT_SUPPORT);
+	assert_int_equal(halGetAPIVersion(&count), DRV_ERROR_NOT_SUPPORT);
+	assert_int_equal(halSqCqQuery(0, nullptr), DRV_ERROR_NOT_SUPPORT);
+}
+
 static void test_numbers(void **)
 {
 	uint32_t n, ids[2], one = 7, two = 7;
@@ -196,7 +302,7 @@ static void test_numbers(void **)
 	GOOD(rtGetDevicePhyIdByIndex(1, &two));
 	assert_int_equal(two, 1);
 	assert_int_equal(rtGetDevicePhyIdByIndex(2, &two), 107001);
-	assert_int_equal(rtGetDevicePhyIdByIndex(0, nullptr), 100000);
+	assert_int_equal(rtGetDevicePhyIdByIndex(0, nullptr), 107000);
 	GOOD(rtGetDeviceIndexByPhyId(1, &two));
 }
 
@@ -213,13 +319,13 @@ static void test_runtime(void **)
 	GOOD(rtStreamGetSqid(s, &sq));
 	GOOD(rtStreamGetCqid(s, &cq, &logic));
 	assert_true(sq == cq && cq == logic);
-	assert_int_equal(rtStreamGetCqid(s, &cq, nullptr), 100000);
+	assert_int_equal(rtStreamGetCqid(s, &cq, nullptr), 107000);
 	GOOD(aclrtMalloc(&dev, size, ACL_MEM_MALLOC_HUGE_FIRST));
 	GOOD(rtPointerGetAttributes(&a, dev));
-	assert_true(a.memoryType == 2 && a.locationType == ACL_MEM_LOCATION_TYPE_DEVICE && a.deviceID == 1);
+	assert_true(a.memoryType == RT_MEMORY_TYPE_DEVICE && a.locationType == RT_MEMORY_LOC_DEVICE && a.deviceID == 1);
 	GOOD(rtPointerGetAttributes(&a, &here));
-	assert_true(a.memoryType == 1 && a.locationType == ACL_MEM_LOCATION_TYPE_UNREGISTERED);
-	assert_int_equal(rtPointerGetAttributes(nullptr, dev), 100000);
+	assert_true(a.memoryType == RT_MEMORY_TYPE_HOST && a.locationType == RT_MEMORY_LOC_UNREGISTERED);
+	assert_int_equal(rtPointerGetAttributes(nullptr, dev), 107000);
 	GOOD(aclrtFree(dev));
 	GOOD(aclrtDestroyStream(s));
 	assert_int_equal(rtStreamGetSqid(s, &sq), 107017);
@@ -229,10 +335,9 @@ static void test_runtime(void **)
 int main(int argc, char **argv)
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_host_memory),
-		cmocka_unit_test(test_shared_memory),
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_runtime),
+		cmocka_unit_test(test_host_memory),       cmocka_unit_test(test_shared_memory),
+		cmocka_unit_test(test_shareable_handles), cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_management),        cmocka_unit_test(test_runtime),
 	};
 
 	if (argc > 1)

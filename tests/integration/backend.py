@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs a test program over a backend: the embedded device, or usdma-sim processes of its own.
+"""Runs a test program over a backend: the embedded device, usdma-sim processes of its own, or devices that usdma-sim shares.
 
 backend.py BACKEND --sim USDMA-SIM [--device OPTIONS]... [--apart] [--deadline S] -- TEST [ARGUMENT]...
 
@@ -33,12 +33,12 @@ class SimError(Exception):
 class Sim:
     """One usdma-sim on a socket."""
 
-    def __init__(self, program, options, path):
+    def __init__(self, program, options, path, behind=None):
         self.path = path
         ready, ready_write = os.pipe()
-        settings = ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
+        settings = ["--backend", behind] if behind else ["--" + pair for pair in options.replace("nomem=1", "nomem").split(":") if pair and pair != "faults="]
         words = [word for word in os.environ.get("USDMA_CHECK", "").split(",") if word]
-        if words:
+        if words and not behind:
             settings += ["--timing", next((word for word in words if word not in ("race", "unwritten", "guard")), "late").replace(":", "@")]
         if "faults=" in options:
             settings += ["--control", path + ".control"]
@@ -113,15 +113,20 @@ def separate_cpus(devices):
 def run(args, scratch, sims):
     if args.apart:
         args.device = separate_cpus(args.device)
-    env = dict(os.environ, USDMA_SIM=args.sim, USDMA_TEST_BACKEND=args.backend)
+    env = dict(os.environ, USDMA_SIM=args.sim, USDMA_TEST_BACKEND="embedded" if args.backend == "embedded" else "process")
     if all("rate=" in d for d in args.device):
         env["USDMA_TEST_RATED"] = "1"
     if args.backend == "embedded":
         env["USDMA_DEVICES"] = ",".join("sim" + (":" + d if d else "") + args.suffix for d in args.device)
     else:
         for n, options in enumerate(args.device):
-            sims.append(Sim(args.sim, options, os.path.join(scratch, f"dev{n}")))
-        env["USDMA_DEVICES"] = ",".join("vfio-user:" + s.path + args.suffix for s in sims)
+            path = os.path.join(scratch, f"dev{n}")
+            if args.backend == "shared":
+                sims.append(Sim(args.sim, options, path + ".behind"))
+                sims.insert(n, Sim(args.sim, "", path, behind=f"vfio-user:{path}.behind"))
+            else:
+                sims.append(Sim(args.sim, options, path))
+        env["USDMA_DEVICES"] = ",".join("vfio-user:" + s.path + args.suffix for s in sims[:len(args.device)])
     return run_test(args.command, env, args.deadline)
 
 
@@ -132,7 +137,7 @@ def end_on_signal(number, _frame):
 def main():
     signal.signal(signal.SIGTERM, end_on_signal)  # so that the cleanup below runs
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("backend", choices=["embedded", "process"])
+    parser.add_argument("backend", choices=["embedded", "process", "shared"])
     parser.add_argument("--sim", required=True)
     parser.add_argument("--device", action="append")
     parser.add_argument("--apart", action="store_true", help="the device's engines have a CPU of their own")

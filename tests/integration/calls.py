@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Prints a call of each function that the given headers declare, with mostly valid arguments.
 
-calls.py MARK HEADER... [--but LIST]      MARK is what a declaration begins with (USDMA_API); names in LIST are left out
+calls.py MARK HEADER... [--over ALIASES] [--but LIST]
+    MARK is what a declaration begins with (USDMA_API); names in LIST are left out; a name of "A(NAME, FUNCTION)" in ALIASES
+    has the arguments of the function of ACL that it calls
 
 One line a function: CALL(name, expression), in which `w` is the test's world (every_call.h).
 An argument is chosen by function and name, by name, then by type.  An unsupported type is an error: a
@@ -39,7 +41,9 @@ SPECIAL = {
     ('aclrtMemPoolFreeAsync', 'ptr'): 'w.pooled', ('aclrtMemPoolGetAttr', 'attr'): 'ACL_RT_MEM_POOL_ATTR_USED_MEM_CURRENT',
     ('aclrtHostRegisterV2', 'flag'): 'ACL_HOST_REG_PINNED', ('aclrtIpcMemGetExportKey', 'len'): '65', ('aclrtIpcMemGetExportKey', 'key'): 'w.text',
     ('aclrtNotifyGetExportKey', 'len'): '65', ('aclrtNotifyGetExportKey', 'key'): 'w.text', ('rtIpcSetMemoryName', 'len'): '65',
-    ('rtIpcSetMemoryName', 'name'): 'w.text', ('aclrtReduceAsync', 'kind'): 'ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM',
+    ('rtIpcSetMemoryName', 'name'): 'w.text', ('rtEventCreateWithFlag', 'flag'): 'RT_EVENT_DEFAULT',
+    ('rtReduceAsync', 'kind'): 'RT_MEMCPY_SDMA_AUTOMATIC_ADD',
+    ('rtStreamBeginCapture', 'mode'): 'ACL_MODEL_RI_CAPTURE_MODE_RELAXED', ('aclrtReduceAsync', 'kind'): 'ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM',
     ('aclrtMemExportToShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
     ('aclrtMemImportFromShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
     ('aclrtMemSetPidToShareableHandleV2', 'shareType'): 'ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT',
@@ -48,7 +52,7 @@ SPECIAL = {
     ('aclrtSetStreamConfigOpt', 'handle'): 'w.options', ('aclrtSetStreamConfigOpt', 'valueSize'): '8',
     ('aclrtSetStreamConfigOpt', 'attr'): 'ACL_RT_STREAM_FLAG', ('aclrtMemSetAccess', 'desc'): '&w.access',
     ('aclrtMemSetAccess', 'count'): '1', ('aclrtGetPrimaryCtxState', 'flags'): 'nullptr', ('rtIpcSetMemoryName', 'byteCount'): '4096',
-    ('rtMemcpyAsyncWithoutCheckKind', 'src'): 'w.host', ('rtIpcCloseMemory', 'ptr'): 'w.mem',
+    ('rtGetDeviceUuid', 'uuid'): 'w.out<rtUuid_t>()', ('rtIpcCloseMemory', 'ptr'): 'w.mem',
     ('aclrtGetMemInfo', 'attr'): 'ACL_HBM_MEM', ('aclrtMallocAlign32', 'policy'): 'ACL_MEM_MALLOC_NORMAL_ONLY',
     ('aclrtMemcpy2d', 'src'): 'w.host', ('aclrtMemcpy2dAsync', 'src'): 'w.host', ('aclrtMemcpyAsync', 'src'): 'w.host',
     ('aclrtIpcOpenEventHandle', 'handle'): 'w.event_key', ('aclrtCreateEventExWithFlag', 'flag'): 'ACL_EVENT_SYNC',
@@ -62,6 +66,7 @@ SPECIAL = {
     ('aclrtCtxGetSysParamOpt', 'opt'): 'ACL_OPT_DETERMINISTIC',
     ('aclmdlRICaptureBegin', 'mode'): 'ACL_MODEL_RI_CAPTURE_MODE_RELAXED', ('aclmdlRICaptureTaskUpdateBegin', 'handle'): 'w.instance',
 }
+OVER = {}
 # By name, with the kind of type: h, a handle; p, a pointer; n, a number.
 NAMED = {
     'dev': 'h w.dev', 'stream': 'h w.stream', 'event': 'h w.event', 'start': 'h w.event', 'end': 'h w.event',
@@ -82,8 +87,8 @@ NAMED = {
 }
 FUNCTIONS = {'aclrtHostFunc', 'aclrtCallback', 'void (*'}
 HANDLES = {'aclrtStream', 'aclrtEvent', 'aclrtContext', 'aclrtNotify', 'aclrtCntNotify', 'aclrtDrvMemHandle', 'aclrtMemPool', 'aclmdlRI',
-           'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *', 'usdma_completion_set *', 'usdma_file *'}
-NUMBERS = {'size_t', 'uint64_t', 'uint32_t', 'int32_t', 'int64_t', 'int', 'unsigned', 'float', 'aclFloat16'}
+           'rtStream_t', 'rtEvent_t', 'rtContext_t', 'rtNotify_t', 'rtModel_t', 'usdma_device *', 'usdma_stream *', 'usdma_event *', 'usdma_completion *', 'usdma_completion_set *', 'usdma_file *'}
+NUMBERS = {'size_t', 'uint16_t', 'rtMemType_t', 'uint64_t', 'uint32_t', 'int32_t', 'int64_t', 'int', 'unsigned', 'float', 'aclFloat16'}
 
 
 def declared(mark, paths):
@@ -119,6 +124,8 @@ def kind_of(kind):
 def argument(function, kind, name):
     if (function, name) in SPECIAL:
         return SPECIAL[function, name]
+    if (OVER.get(function), name) in SPECIAL and kind_of(kind) != 'e':
+        return SPECIAL[OVER[function], name]
     if kind in FUNCTIONS:
         return 'nothing'
     if re.search(r'(Callback|Func|_fn)$', kind):
@@ -136,7 +143,7 @@ def argument(function, kind, name):
     if is_a == 'n':
         return '0'
     if is_a == 'e':
-        return 'ACL_MEMCPY_DEFAULT' if kind == 'aclrtMemcpyKind' else f'{kind.replace("const ", "")}{{}}'
+        return {'aclrtMemcpyKind': 'ACL_MEMCPY_DEFAULT', 'rtMemcpyKind_t': 'RT_MEMCPY_DEFAULT'}.get(kind) or f'{kind.replace("const ", "")}{{}}'
     sys.exit(f'{function}: no argument for {kind} {name}: add one here')
 
 
@@ -145,6 +152,10 @@ def main():
     if '--but' in args:
         with open(args.pop(), encoding='utf-8') as f:
             but = {name for line in f if line[0] not in '#=' for name in line.split(': ')[0].split()}
+        args.pop()
+    if '--over' in args:
+        with open(args.pop(), encoding='utf-8') as f:
+            OVER.update(re.findall(r'A\((\w+), (\w+)\)', f.read()))
         args.pop()
     mark, paths = args[0], args[1:]
     for name, text in sorted(set(declared(mark, paths))):

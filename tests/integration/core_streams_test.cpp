@@ -270,6 +270,46 @@ static void calls_in_order_when_dropped(void **)
 	}
 }
 
+struct locking_call {
+	stream *s;
+	std::atomic<int> n{0}, locked{0};
+};
+
+static void lock_queue(void *arg, call_token *done)
+{
+	auto *c = static_cast<locking_call *>(arg);
+
+	if (c->s->ln->lock_until(deadline::in_ms(test::patience_ms(1000)))) {
+		c->s->ln->lock.unlock();
+		c->locked++;
+	}
+	call_done(done);
+	c->n++;
+}
+
+/* A delivery may be a system call, and there may be thousands: other threads use the hardware queue meanwhile. */
+static void dropped_calls_are_delivered_without_the_lock(void **)
+{
+	for (int (*const end)(stream *) :
+	     {+[](stream *s) { return stream_abort(s); }, +[](stream *s) { return stream_destroy_force(s); }}) {
+		const u64 word = 0;
+		locking_call c{new_stream()};
+		constexpr int n = 5;
+
+		ok(stream_wait_word(c.s, &word, dma::compare::eq, 1, deadline::never()));
+		for (int i = 0; i < n; i++)
+			ok(stream_call(c.s, lock_queue, &c, i % 2));
+		stream *const s = c.s;
+		ok(end(s));
+		for (const auto until = soon(); c.n < n && !until.passed();)
+			sched_yield();
+		assert_int_equal(c.n, n);
+		assert_int_equal(c.locked, n);
+		if (stream_valid(stream_handle(s)))
+			ok(stream_destroy(s));
+	}
+}
+
 /* Blocking calls free all memory that they allocate.  (With a sanitizer the count is always 0.) */
 static void calls_leave_no_memory(void **)
 {
@@ -373,6 +413,7 @@ int main()
 		cmocka_unit_test(refused_record),
 		cmocka_unit_test(calls_in_order),
 		cmocka_unit_test(calls_in_order_when_dropped),
+		cmocka_unit_test(dropped_calls_are_delivered_without_the_lock),
 		cmocka_unit_test(calls_leave_no_memory),
 		cmocka_unit_test(many_streams),
 		cmocka_unit_test(full_ring),

@@ -324,6 +324,66 @@ static void acl_destroy_returns_an_unreported_failure(void **)
 	}
 }
 
+/* ---- a context that stops at a failure ---------------------------------------------------------------- */
+
+/* How a thread learns of the failure; 0: not yet. */
+using learning = aclError (*)(aclrtStream s, char *mem);
+
+static const learning kinds[] = {
+	[](aclrtStream s, char *) {
+		aclrtStreamStatus st;
+		return aclrtStreamQuery(s, &st);
+	},
+	[](aclrtStream s, char *) { return aclrtSynchronizeStream(s); },
+	[](aclrtStream s, char *mem) { return aclrtMemsetAsync(mem, 64, 1, 64, s); },
+};
+
+/* The newest stream is stopped first, and the oldest last: by then a thread may have returned the failure. */
+static void stop_streams(acl_bench &b, learning learn, bool by_failed)
+{
+	std::vector<aclrtStream> all(500);
+	std::atomic<bool> polls{false};
+	aclError of_last = 0;
+	aclrtContext before, c;
+
+	GOOD(aclrtGetCurrentContext(&before));
+	GOOD(aclrtCreateContext(&c, 0));
+	for (aclrtStream &s : all)
+		GOOD(aclrtCreateStream(&s));
+	GOOD(aclrtSetStreamFailureMode(all[0], ACL_STOP_ON_FAILURE));
+	const aclrtStream failing = all[all.size() / 2], seen = by_failed ? failing : all.back();
+	std::thread other([&] {
+		GOOD(aclrtSetCurrentContext(c));
+		polls = true;
+		while (!learn(seen, b.mem)) {
+		}
+		of_last = aclrtSynchronizeStream(all[0]);
+	});
+	while (!polls)
+		std::this_thread::yield();
+	set_faults(b.b.dev, 0, "fail@1");
+	/* One of the other thread's may fail before it. */
+	aclrtMemcpyAsync(b.mem, size, b.host, size, ACL_MEMCPY_HOST_TO_DEVICE, failing);
+	aclrtSynchronizeStream(failing);
+	other.join();
+	set_faults(b.b.dev, 0, "");
+	assert_int_equal(of_last, task_error);
+	for (aclrtStream s : all)
+		aclrtDestroyStream(s);
+	GOOD(aclrtDestroyContext(c));
+	GOOD(aclrtSetCurrentContext(before));
+}
+
+static void acl_who_returns_the_failure_finds_all_stopped(void **)
+{
+	acl_bench b;
+
+	for (int i = 0; i < 5; i++)
+		for (const learning learn : kinds)
+			for (const bool by_failed : {true, false})
+				stop_streams(b, learn, by_failed);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -338,6 +398,7 @@ int main()
 		cmocka_unit_test(acl_event_sync_clears_no_failure),
 		cmocka_unit_test(acl_registration_is_refused),
 		cmocka_unit_test(acl_destroy_returns_an_unreported_failure),
+		cmocka_unit_test(acl_who_returns_the_failure_finds_all_stopped),
 	};
 
 	return cmocka_run_group_tests_name("errors", tests, nullptr, nullptr);

@@ -4,16 +4,16 @@
  * whichever of them the engine waits for and which the library.
  */
 #include "acl/acl.h"
+#include "tests/support/sleeps.h"
 #include "tests/support/test.h"
 #include "tests/support/until.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <thread>
 #include <vector>
+
+using usdma::test::sleeps_of;
+using usdma::test::sleeps_while_waiting;
 
 #define GOOD(call) assert_int_equal(call, 0)
 
@@ -55,36 +55,34 @@ struct bench {
 	}
 };
 
-std::string line_of(const std::filesystem::path &file, const std::string &start)
-{
-	std::ifstream in(file);
+/* A second device, on which notifies of the first are recorded. */
+struct other_device {
+	const int id;
+	aclrtStream s = nullptr;
 
-	for (std::string line; std::getline(in, line);)
-		if (line.starts_with(start))
-			return line.substr(start.size());
-	return "";
-}
-
-/* How often threads of this name went to sleep by themselves. */
-long sleeps_of(const std::string &name)
-{
-	long n = 0;
-
-	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task"))
-		if (line_of(task.path() / "comm", "").starts_with(name))
-			n += std::strtol(line_of(task.path() / "status", "voluntary_ctxt_switches:").c_str(), nullptr,
-					 10);
-	return n;
-}
-
-/* In a time in which a thread that polls each 200 us would sleep 750 times. */
-long sleeps_while_waiting()
-{
-	const long before = sleeps_of("usdma-progress") + sleeps_of("sdma-engine");
-
-	std::this_thread::sleep_for(std::chrono::milliseconds(150));
-	return sleeps_of("usdma-progress") + sleeps_of("sdma-engine") - before;
-}
+	explicit other_device(int device = 1) : id(device)
+	{
+		GOOD(aclrtSetDevice(id));
+		GOOD(aclrtCreateStream(&s));
+		GOOD(aclrtSetDevice(0));
+	}
+	~other_device()
+	{
+		GOOD(aclrtSetDevice(id));
+		GOOD(aclrtDestroyStream(s));
+		GOOD(aclrtResetDevice(id));
+		GOOD(aclrtSetDevice(0));
+	}
+	other_device(const other_device &) = delete;
+	other_device &operator=(const other_device &) = delete;
+	void record(aclrtNotify n) const
+	{
+		GOOD(aclrtSetDevice(id));
+		GOOD(aclrtRecordNotify(n, s));
+		GOOD(aclrtSynchronizeStream(s));
+		GOOD(aclrtSetDevice(0));
+	}
+};
 
 /* Neither the library nor an engine polls for a record. Most of many streams share their channels. */
 void waiting_costs_nothing(std::size_t streams, std::uint32_t limit)
@@ -148,6 +146,39 @@ void each_record_is_taken_once(void **)
 	}
 }
 
+/* Each of two devices may record it. */
+void waiting_for_two_devices(void **)
+{
+	const other_device other;
+
+	waiting_costs_nothing(1, 0);
+	waiting_costs_nothing(64, 0);
+	waiting_costs_nothing(64, limit_s);
+}
+
+/* Each thread that polls for words does so at most each 200 us, however many there are. */
+void values_are_polled_seldom(void **)
+{
+	static constexpr long threads = 3, polls = 750, while_they_grow = 100;
+	bench b(64);
+	void *words;
+
+	GOOD(aclrtMalloc(&words, 8 * b.s.size(), ACL_MEM_MALLOC_HUGE_FIRST));
+	GOOD(aclrtMemset(words, 8 * b.s.size(), 0, 8 * b.s.size()));
+	const auto word = [&](std::size_t i) { return static_cast<char *>(words) + 8 * i; };
+	for (std::size_t i = 0; i < b.s.size(); i++)
+		GOOD(aclrtValueWait(word(i), 1, 0, b.s[i]));
+	const long sleeps = sleeps_while_waiting();
+
+	for (std::size_t i = 0; i < b.s.size(); i++) {
+		assert_true(b.waits(i));
+		GOOD(aclrtValueWrite(word(i), 1, 0, b.recorder));
+		GOOD(aclrtSynchronizeStream(b.s[i]));
+	}
+	GOOD(aclrtFree(words));
+	assert_in_range(sleeps, 0, threads * (polls + while_they_grow));
+}
+
 /* The word that an export moves is the one that records and waits use. */
 void exported(void **)
 {
@@ -165,6 +196,44 @@ void exported(void **)
 	assert_true(b.waits(1));
 	GOOD(aclrtRecordNotify(b.n[1], b.recorder));
 	GOOD(aclrtSynchronizeStream(b.s[1]));
+}
+
+/* The same process may import it, whose records are like those of another. */
+struct imported {
+	aclrtNotify n = nullptr;
+
+	explicit imported(aclrtNotify of)
+	{
+		char key[65];
+
+		GOOD(aclrtNotifyGetExportKey(of, key, sizeof(key), ACL_RT_NOTIFY_EXPORT_FLAG_DISABLE_PID_VALIDATION));
+		GOOD(aclrtNotifyImportByKey(&n, key, 0));
+	}
+	~imported() { GOOD(aclrtDestroyNotify(n)); }
+	imported(const imported &) = delete;
+	imported &operator=(const imported &) = delete;
+};
+
+/* Streams wait in their rings when the first export makes a second word. */
+void exported_during_waits(void **)
+{
+	bench b(3);
+	std::size_t left = b.s.size();
+
+	for (aclrtStream s : b.s)
+		GOOD(aclrtWaitAndResetNotify(b.n[0], s, 0));
+	assert_int_equal(still_waiting(b), left);
+	const imported theirs(b.n[0]);
+	while (left--) {
+		GOOD(aclrtRecordNotify(left % 2 ? b.n[0] : theirs.n, b.recorder));
+		usdma::test::until("a stream that goes on", [&] { return still_waiting(b) <= left; });
+		assert_int_equal(still_waiting(b), left);
+	}
+	/* And when no ring waits for the first word. */
+	GOOD(aclrtWaitAndResetNotify(b.n[0], b.s[0], 0));
+	assert_true(b.waits(0));
+	GOOD(aclrtRecordNotify(theirs.n, b.recorder));
+	GOOD(aclrtSynchronizeStream(b.s[0]));
 }
 
 /* What an engine waits for stays, and the call does not wait for that. */
@@ -203,16 +272,36 @@ void aborted(void **)
 void recorded_by_a_later_device(void **)
 {
 	bench b(1);
-	aclrtStream other;
 
 	GOOD(aclrtWaitAndResetNotify(b.n[0], b.s[0], 0));
 	assert_true(b.waits(0));
-	GOOD(aclrtSetDevice(1));
-	GOOD(aclrtCreateStream(&other));
-	GOOD(aclrtRecordNotify(b.n[0], other));
-	GOOD(aclrtSynchronizeStream(other));
-	GOOD(aclrtDestroyStream(other));
-	GOOD(aclrtResetDevice(1));
+	const other_device other;
+	other.record(b.n[0]);
+	GOOD(aclrtSynchronizeStream(b.s[0]));
+}
+
+/*
+ * An engine does not see what other devices write: a thread that hears them wakes it, also a queue that was opened when
+ * the thread listened already.
+ */
+void a_later_queue_is_heard(void **)
+{
+	bench b(1);
+	const other_device other(2);
+	aclrtStream later;
+
+	GOOD(aclrtWaitAndResetNotify(b.n[0], b.s[0], 0));
+	assert_true(b.waits(0));
+	/* The thread sleeps then. */
+	std::this_thread::sleep_for(std::chrono::milliseconds(20));
+	GOOD(aclrtSetDevice(2));
+	GOOD(aclrtCreateStream(&later));
+	std::this_thread::sleep_for(std::chrono::milliseconds(20));
+	const long before = sleeps_of("usdma-progress");
+	GOOD(aclrtRecordNotify(b.n[0], later));
+	GOOD(aclrtSynchronizeStream(later));
+	usdma::test::until("the thread hears a record", [&] { return sleeps_of("usdma-progress") > before; });
+	GOOD(aclrtDestroyStream(later));
 	GOOD(aclrtSetDevice(0));
 	GOOD(aclrtSynchronizeStream(b.s[0]));
 }
@@ -225,7 +314,9 @@ int main()
 		cmocka_unit_test(one_waiting_stream),         cmocka_unit_test(many_waiting_streams),
 		cmocka_unit_test(each_record_is_taken_once),  cmocka_unit_test(exported),
 		cmocka_unit_test(destroyed_while_exported),   cmocka_unit_test(aborted),
-		cmocka_unit_test(recorded_by_a_later_device),
+		cmocka_unit_test(recorded_by_a_later_device), cmocka_unit_test(waiting_for_two_devices),
+		cmocka_unit_test(values_are_polled_seldom),   cmocka_unit_test(exported_during_waits),
+		cmocka_unit_test(a_later_queue_is_heard),
 	};
 
 	return cmocka_run_group_tests_name("gates", tests, nullptr, nullptr);

@@ -142,7 +142,7 @@ def main():
     parser.add_argument("libusdma")
     parser.add_argument("libascendcl")
     parser.add_argument("--modules", action="store_true")
-    parser.add_argument("--way", dest="variant", nargs=2, metavar=("VARIANT", "SEED"))
+    parser.add_argument("--variant", dest="variant", nargs=2, metavar=("VARIANT", "SEED"))
     args = parser.parse_args()
     paths = {"native": args.libusdma, "acl": args.libascendcl}
     if args.variant:
@@ -151,7 +151,7 @@ def main():
     points, seed = Points(), random.randrange(1 << 31)
     print(f"# seed {seed}")
     for variant in VARIANTS if args.modules else paths:
-        words = [sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:], "--way", variant, str(seed)]
+        words = [sys.executable, "-B", os.path.abspath(__file__), *sys.argv[1:], "--variant", variant, str(seed)]
         p = subprocess.run(words, env=os.environ | {"LD_PRELOAD": os.path.abspath(args.late_tls)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S, check=False)
         points.add(p.returncode == 0, f"{variant}: loaded without static TLS, it copies", f"status {p.returncode}\n{p.stdout}")

@@ -106,8 +106,7 @@ static void information(void **)
 	before.struct_size = after.struct_size = sizeof(before);
 	st.struct_size = sizeof(st);
 	WORKS(usdma_device_get_info(dev, &info));
-	assert_true(!strcmp(info.driver, "sdma") || !strcmp(info.driver, "edu") || !strcmp(info.driver, "ioat") ||
-		    !strcmp(info.driver, "dsa") || !strcmp(info.driver, "hisi"));
+	assert_true(strlen(info.driver) > 0 && strlen(info.driver) < sizeof(info.driver));
 	assert_int_equal(info.index, 0);
 	assert_true(info.memory_size > 0 && info.memory_free <= info.memory_size - (1 << 20));
 	assert_true(info.engines > 0 && info.channels > 0 && info.max_copy > 0);

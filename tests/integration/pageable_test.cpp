@@ -221,12 +221,33 @@ static void limits_of(usdma_device *slow)
 	assert_memory_equal(plain.data(), was.data(), size);
 }
 
+/* The engine still reads the buffers of a copy that timed out: the next copy's data do not get into it. */
+static void next_copy_takes_other_buffers(usdma_device *slow)
+{
+	static constexpr size_t size = MiB;
+	block mem(slow, kind::device, size), other(slow, kind::device, size), back(slow, kind::pageable, size);
+	block first(slow, kind::pageable, size), second(slow, kind::pageable, size);
+
+	memset(back.data(), 0, size);
+	memset(first.data(), 0x11, size);
+	memset(second.data(), 0x22, size);
+	WORKS(usdma_copy_sync(slow, mem.data(), back.data(), size, long_ms));
+	assert_true(times_out([&] { return usdma_copy_sync(slow, mem.data(), first.data(), size, 0); }));
+	WORKS(usdma_copy_sync(slow, other.data(), second.data(), size, long_ms));
+	WORKS(usdma_device_sync(slow, long_ms));
+	WORKS(usdma_copy_sync(slow, back.data(), mem.data(), size, long_ms));
+	assert_null(memchr(back.data(), 0x22, size));
+	WORKS(usdma_copy_sync(slow, back.data(), other.data(), size, long_ms));
+	assert_memory_equal(back.data(), second.data(), size);
+}
+
 static void time_limit_holds(void **)
 {
 	usdma_device *slow;
 
 	WORKS(usdma_open("sim:mem=16M:engines=1:latency=100000", &slow));
 	limits_of(slow);
+	next_copy_takes_other_buffers(slow);
 	WORKS(usdma_close(slow));
 }
 

@@ -156,7 +156,8 @@ enum : unsigned {
 	drops = 8,         /* what was submitted may be dropped */
 	takes_stream = 16, /* by its handle */
 	destroys_stream = 32,
-	closes_device = 64
+	closes_device = 64,
+	ignores_page = 128 /* returns although a page is late */
 };
 
 struct disturbance {

@@ -210,7 +210,7 @@ const std::vector<disturbance> disturbances = {
 	{"destroy by force", keeps_gate | drops | takes_stream | destroys_stream, destroy_by_force},
 	{"abort", keeps_gate | drops | takes_stream, abort_stream},
 	{"abort of the device", keeps_gate | drops | takes_stream, abort_device},
-	{"loss", keeps_gate | drops, lose_device},
+	{"loss", keeps_gate | drops | ignores_page, lose_device},
 	{"reset", alone, reset_channel},
 	{"cancellation", alone, cancel_thread},
 	{"memory freed", 0, take_memory},

@@ -138,7 +138,8 @@ static void run_during(world &w, const cell &x)
 	else
 		w.a.over_or_blocked();
 	w.b.start([&] { return x.d.run(w); });
-	if (x.d.is(alone) || keeps)
+	/* A loss comes while the page is late, and not behind the end of the work. */
+	if (x.d.is(alone) || keeps || (x.at == point::page && x.d.is(ignores_page)))
 		must_end(w.b, "the disturbance");
 	else if (w.b.over_or_blocked() && must_wait(x))
 		wrong("the disturbance returns although the call accesses its memory");
@@ -388,6 +389,7 @@ static const char *const in_gate[] = {
 	"usdma_open, -, hanging open",
 	"usdma_fill, engine, destroy",
 	"usdma_fill, gate, memory freed",
+	"usdma_prep_completion, engine, abort",
 };
 
 static bool is_in_gate(const cell &x)

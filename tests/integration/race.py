@@ -113,17 +113,19 @@ def kind_of(name):
     return CUSAN.get(name.split("_")[1], "read after write") if name.startswith("cusan_") else {**KINDS, **GUARD}[name]
 
 
+DEVICE = "sim:mem=64M:engines=2:channels=16"
+
+
 def environment(more):
     """The programs race on purpose: only the reports of USDMA_CHECK count, not those of an instrumented library."""
-    return dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16",
-                TSAN_OPTIONS=os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0", **more)
+    return {**os.environ, "USDMA_DEVICES": DEVICE, "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0", **more}
 
 
 def run(program, words, check, more=(), stdin=subprocess.DEVNULL):
     """(the process, the reports, the summary)"""
     with tempfile.TemporaryDirectory() as where:
         path = os.path.join(where, "report")
-        env = environment({"USDMA_CHECK": check, "USDMA_CHECK_REPORT": path, **dict(more)})
+        env = environment({"USDMA_CHECK": f"{check},report={path}", **dict(more)})
         done = subprocess.run([program, *words], stdin=stdin, capture_output=True, text=True, timeout=60, check=False, env=env)
         lines = []
         if os.path.exists(path):
@@ -172,12 +174,12 @@ def check_cases(to, program, names, rounds):
 
 def check_settings(to, program):
     racy = ("read_before_load", "racy")
-    to.add(run(program, racy, "race", {"USDMA_CHECK_EXIT": "5"}.items())[0].returncode == 5, "the exit status is set")
-    to.add(run(program, racy, "race", {"USDMA_CHECK_EXIT": "0"}.items())[0].returncode == 0, "the exit status stays the program's")
+    to.add(run(program, racy, "race,exit=5")[0].returncode == 5, "the exit status is set")
+    to.add(run(program, racy, "race,exit=0")[0].returncode == 0, "the exit status stays the program's")
     with tempfile.NamedTemporaryFile("w", suffix=".supp") as f:
         f.write("# a comment\nread after write\n")
         f.flush()
-        done, reports, summary = run(program, racy, "race", {"USDMA_CHECK_SUPPRESSIONS": f.name}.items())
+        done, reports, summary = run(program, racy, f"race,suppressions={f.name}")
     to.add(done.returncode == 0 and not reports and summary.get("suppressed") == 1, "a suppressed report is only counted", done.stderr)
     done, reports, _ = run(program, racy, "late")
     to.add(done.returncode == 0 and not reports and "race 1" not in done.stderr, "nothing is checked without USDMA_CHECK=race", done.stderr)
@@ -263,7 +265,7 @@ def check_python_pipe(to):
 def check_lost(to, program):
     """A lost device accesses nothing any more."""
     for name in ("free_in_flight", "free_after_abort"):
-        done, reports, summary = run(program, (name, "lost"), "race", {"USDMA_FAULTS": "vanish@1"}.items())
+        done, reports, summary = run(program, (name, "lost"), "race", {"USDMA_DEVICES": DEVICE + ":faults=vanish@1"}.items())
         to.add(done.returncode == 0 and not reports and summary.get("summary") == 0 and "lost" in done.stderr, f"{name}: a lost device", done.stderr)
 
 

@@ -7,10 +7,15 @@
  */
 #include "driver/base/barrier.h"
 #include "tests/integration/native.h"
+#include "tests/support/sleeps.h"
+#include "tests/support/until.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <unistd.h>
 
 using namespace usdma::test;
 
@@ -89,11 +94,67 @@ static void two_threads_one_stream(void **)
 	assert_memory_equal(host.data() + 4096 * 3, host.data() + 4096, second);
 }
 
+/* Its thread sleeps in usdma_event_sync() when the constructor returns. */
+class sleeper {
+public:
+	explicit sleeper(usdma_event *e)
+		: thread_([this, e] {
+			  usdma::store_release(&tid_, gettid());
+			  result_ = usdma_event_sync(e, long_ms);
+		  })
+	{
+		until("a thread sleeps", [this] {
+			const std::string tid = std::to_string(usdma::load_acquire(&tid_));
+
+			return line_of("/proc/self/task/" + tid + "/status", "State:").find('S') != std::string::npos;
+		});
+	}
+	int end()
+	{
+		thread_.join();
+		return result_;
+	}
+
+private:
+	int tid_ = 0, result_ = -1; /* tid_: atomic */
+	std::thread thread_;
+};
+
+/*
+ * Three threads sleep on one ring, in each order, and their work is done one by one, each when the one before has
+ * returned: the thread that gets the interrupt passes it on, arms it for the next, and is followed. A wake-up that is
+ * lost is counted.
+ */
+static void each_sleeper_is_woken(void **)
+{
+	device dev;
+	stream s(dev, USDMA_WAIT_INTERRUPT);
+	std::array<unsigned, 3> order = {0, 1, 2};
+
+	do {
+		std::array<gate, 3> gates = {gate(dev), gate(dev), gate(dev)};
+		const std::array<event, 3> events = {event(dev), event(dev), event(dev)};
+		std::array<std::unique_ptr<sleeper>, 3> sleepers;
+
+		for (unsigned i = 0; i < 3; i++) {
+			gates[i].close(s);
+			WORKS(usdma_event_record(events[i], s));
+		}
+		for (unsigned i : order)
+			sleepers[i] = std::make_unique<sleeper>(events[i]);
+		for (unsigned i = 0; i < 3; i++) {
+			gates[i].open();
+			assert_int_equal(sleepers[i]->end(), 0);
+		}
+	} while (std::next_permutation(order.begin(), order.end()));
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(each_copy_wakes_the_engine),
 		cmocka_unit_test(two_threads_one_stream),
+		cmocka_unit_test(each_sleeper_is_woken),
 	};
 
 	return cmocka_run_group_tests_name("sleepy", tests, nullptr, nullptr);

@@ -38,7 +38,7 @@ def start():
 
 
 def run(words, left_out, check, seed):
-    env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16", USDMA_CHECK=check, USDMA_CHECK_EXIT="0", USDMA_TEST_SEED=str(seed),
+    env = dict(os.environ, USDMA_DEVICES="sim:mem=64M:engines=2:channels=16", USDMA_CHECK=check + ",exit=0", USDMA_TEST_SEED=str(seed),
                TSAN_OPTIONS=f"suppressions={left_out} exitcode={STATUS} atexit_sleep_ms=0")
     return subprocess.run([*start(), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False, env=env)
 

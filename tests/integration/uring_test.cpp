@@ -6,6 +6,7 @@
 #include "driver/base/barrier.h"
 #include "tests/integration/faults.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/dropping.h"
 #include "usdma/uring.h"
 
 #include <liburing.h>
@@ -320,6 +321,52 @@ void prepared_and_not_submitted(void **)
 		assert_int_equal(finish_in_time(done), 0);
 		copy_by_ring(r, c, done, n + 1000);
 	}
+}
+
+/*
+ * A program that finishes a completion before its CQE: the read that its ring still has stores at any later time, into
+ * memory that stays, and is no other completion's.
+ */
+void finished_before_the_cqe(void **)
+{
+	need_rings();
+	ring r(IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+	const uint64_t one = 1;
+	uint64_t at = 0;
+	int fd = -1;
+
+	if (!r) {
+		print_message("no ring that takes signals when the program waits only\n");
+		skip();
+	}
+	{
+		const completion done;
+
+		for (unsigned i = 0; i < 2; i++) {
+			device dev;
+			copier first(dev), second(dev);
+			copier &c = i ? second : first;
+
+			set_faults(dev, 0, "slow@1/20000");
+			c.copy(i + 1);
+			/* The second one is not submitted. */
+			io_uring_sqe unused, *const sqe = i ? &unused : r.sqe();
+			WORKS(usdma_prep_completion(done, c.s, sqe, i));
+			assert_true(!i || sqe->addr == at);
+			at = sqe->addr;
+			if (fd < 0)
+				fd = dup(sqe->fd);
+			r.submit();
+			WORKS(usdma_stream_sync(c.s, long_ms));
+			assert_int_equal(finish_in_time(done), 0);
+			set_faults(dev, 0, "");
+		}
+	}
+	/* As if the device were late. */
+	assert_int_equal(write(fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(r.result(0), 8);
+	assert_int_equal(*reinterpret_cast<const volatile uint64_t *>(at), 1);
+	close(fd);
 }
 
 /* ---- what the interrupt does not report ---------------------------------------------------------------- */
@@ -721,6 +768,7 @@ void a_set_outlives_its_stream(void **)
 
 int main()
 {
+	const usdma::test::dropping_interrupts scope;
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(each_kind_of_ring),
 		cmocka_unit_test(many_of_one_stream),
@@ -729,6 +777,7 @@ int main()
 		cmocka_unit_test(streams_share_a_channel),
 		cmocka_unit_test(cancelled_and_reused),
 		cmocka_unit_test(prepared_and_not_submitted),
+		cmocka_unit_test(finished_before_the_cqe),
 		cmocka_unit_test(lost_interrupts),
 		cmocka_unit_test(a_failure_makes_none_early),
 		cmocka_unit_test(behind_a_gate),

@@ -130,6 +130,7 @@ static void acl_nothing_runs_after_a_timed_out_wait(void **)
 {
 	aclrtStream s;
 	aclrtNotify n;
+	aclrtEvent shared;
 	char *mem, c = 1;
 
 	GOOD(aclrtSetDevice(0));
@@ -138,13 +139,19 @@ static void acl_nothing_runs_after_a_timed_out_wait(void **)
 	GOOD(aclrtCreateNotify(&n, 0));
 	GOOD(aclrtCreateStream(&s));
 	GOOD(aclrtSetStreamFailureMode(s, ACL_STOP_ON_FAILURE));
+	GOOD(aclrtCreateEventExWithFlag(&shared, ACL_EVENT_IPC));
+	GOOD(aclrtRecordEvent(shared, s));
 	GOOD(aclrtWaitAndResetNotify(n, s, 1));
 	GOOD(aclrtMemsetAsync(mem, size, 7, size, s));
 	assert_int_equal(aclrtSynchronizeStream(s), 107020);
 	assert_int_equal(aclrtMemsetAsync(mem, size, 7, size, s), 107020);
+	/* No one, in this or another process, waits for a record that was refused. */
+	assert_int_equal(aclrtRecordEvent(shared, s), 107020);
+	assert_int_equal(aclrtSynchronizeEventWithTimeout(shared, 60000), 107020);
 	GOOD(aclrtMemcpy(&c, 1, mem, 1, ACL_MEMCPY_DEVICE_TO_HOST));
 	assert_int_equal(c, 0);
 	aclrtDestroyStream(s);
+	GOOD(aclrtDestroyEvent(shared));
 	GOOD(aclrtDestroyNotify(n));
 	GOOD(aclrtFree(mem));
 	GOOD(aclrtResetDevice(0));

@@ -9,13 +9,38 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 KINDS = ("missing step", "lost error", "missing check", "condition", "boundary", "off by one", "after a failure", "other process", "wake-up", "order")
-# Forced into each C++ source of the copy. The number is read once, when a library or a program is loaded.
+# Included by each changed source.  MUTANT is read once, when a library or a program is loaded: the number of the active
+# defect; -1: none, but MUTANT_REACHED, a file of a byte for each, notes which ones would have run.  System calls by number:
+# some tests make those of the C library fail.
 SWITCH = """#pragma once
 #include <cstdlib>
-namespace usdma_mutants {
-[[gnu::visibility("hidden")]] inline int active = [] { const char *n = std::getenv("USDMA_MUTANT"); return n ? std::atoi(n) : 0; }();
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+namespace usdma_mutants __attribute__((visibility("hidden"))) {
+inline volatile unsigned char *reached;
+inline int load()
+{
+	const char *n = std::getenv("MUTANT"), *path = std::getenv("MUTANT_REACHED");
+	const int active = n ? std::atoi(n) : 0;
+	if (active >= 0 || !path)
+		return active < 0 ? 0 : active;
+	const long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+	const long at = syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	syscall(SYS_close, fd);
+	reached = reinterpret_cast<volatile unsigned char *>(at);
+	return at == -1 ? 0 : -1;
 }
-#define usdma_mutant(n) __builtin_expect(usdma_mutants::active == (n), 0)
+inline int active = load();
+inline bool note(int n)
+{
+	if (active < 0)
+		reached[n] = 1;
+	return false;
+}
+}
+#define usdma_mutant(n) (__builtin_expect(usdma_mutants::active > 0, 0) ? usdma_mutants::active == (n) : usdma_mutants::note(n))
 """
 
 
@@ -90,13 +115,13 @@ def _change(top, name, some):
             raise Bad(f"{d.where} and {other.where} overlap")
     for at, d, number in changes:
         text = text[:at] + d.switched(number) + text[at + len(d.old):]
-    return text
+    return f'#include "mutant.h"\n#line 1 "{name}"\n{text}'
 
 
 def copy_tree(top, to, defects):
-    """The tree of git's index with the defects in it; files that are the same are left alone, so that a build is short."""
+    """The tree, also what is not in git's index yet, with the defects; files that are the same are left alone: a short build."""
     changed = mutated(top, defects)
-    names = subprocess.run(["git", "-C", top, "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
+    names = subprocess.run(["git", "-C", top, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
     for name in names:
         source, target = os.path.join(top, name), os.path.join(to, name)
         if os.path.isfile(source):

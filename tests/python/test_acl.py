@@ -577,12 +577,13 @@ def test_exception_info():
         assert rt.set_device(0) == 0 and rt.set_exception_info_callback(failed) == 0
         stream, dev, host = rt.create_stream()[0], rt.malloc(64, 0)[0], rt.malloc_host(64)[0]
         assert rt.memcpy_async(dev, 64, host, 64, 1, stream) == 0
+        task = rt.get_thread_last_task_id()[0]
         code = rt.synchronize_stream(stream)
-        assert code and seen == [[code, rt.stream_get_id(stream)[0], 0, threading.get_native_id(), (1 << 32) - 1]], seen
+        assert code and seen == [[code, rt.stream_get_id(stream)[0], 0, threading.get_native_id(), task]], seen
         assert rt.set_exception_info_callback() == 0
         print("seen")"""
     out = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, check=False,
-                         env={**os.environ, "USDMA_FAULTS": "fail@1", "USDMA_CLEAR_MEMORY": "never", "USDMA_LOG": "none"})
+                         env={**os.environ, "USDMA_DEVICES": "sim:faults=fail@1", "USDMA_CLEAR_MEMORY": "never", "USDMA_LOG": "none"})
     assert out.stdout == "seen\n", out.stderr
 
 

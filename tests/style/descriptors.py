@@ -11,7 +11,7 @@ OPENS = re.compile(r"(?<![\w.>:])(?:open(?:at)?\(.*\bO_|(?:socket|accept4|eventf
                    r"|F_DUPFD_CLOEXEC, 0\)|GET_DEVICE_FD,")
 # Descriptors that the same function closes again.
 TEMPORARY = {
-    "driver/base/peer_file.cpp": ["usdma-probe", "O_PATH", "O_RDONLY | O_CLOEXEC | O_NONBLOCK"],
+    "lib/share/peer_file.cpp": ["usdma-probe", "O_PATH", "O_RDONLY | O_CLOEXEC | O_NONBLOCK"],
     "driver/pci/bind.cpp": ["O_WRONLY"],
     "driver/pci/sysfs.cpp": ["O_RDONLY"],
     "driver/sim/server_commands.cpp": ["sample(eventfd"],

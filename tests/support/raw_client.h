@@ -9,7 +9,7 @@
 #include "driver/base/mapping.h"
 #include "driver/hw/sdma_regs.h"
 #include "driver/vfio/device.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio_user/socket.h"
 
 #include <string>
 #include <vector>

@@ -210,7 +210,7 @@ bool recording_proxy::forward(int from, int to, bool from_client)
 		std::lock_guard guard(lock_);
 
 		answer_ = m.bytes;
-		answered_ = true;
+		answered_.notify_all();
 		return true;
 	}
 	std::unique_lock sending(send_lock_, std::defer_lock);
@@ -247,6 +247,21 @@ void recording_proxy::with_forwarding_paused(const std::function<void()> &f)
 	f();
 }
 
+bool recording_proxy::send_own(const std::vector<unsigned char> &message)
+{
+	std::scoped_lock guard(send_lock_, lock_);
+
+	answer_.clear();
+	return send_all(client_, message.data(), message.size(), {});
+}
+
+bool recording_proxy::await_answer()
+{
+	std::unique_lock guard(lock_);
+
+	return answered_.wait_for(guard, std::chrono::seconds(20), [this] { return !answer_.empty(); });
+}
+
 int recording_proxy::access_client(uint16_t cmd, uint64_t iova, void *buf, uint32_t len)
 {
 	const bool write = cmd == uint16_t(proto::command::dma_write);
@@ -261,19 +276,9 @@ int recording_proxy::access_client(uint16_t cmd, uint64_t iova, void *buf, uint3
 	memcpy(bytes.data() + sizeof(h), &at, sizeof(at));
 	if (write)
 		memcpy(bytes.data() + sizeof(h) + sizeof(at), buf, len);
-	{
-		std::lock_guard sending(send_lock_);
-
-		answered_ = false;
-		assert_true(send_all(client_, bytes.data(), bytes.size(), {}));
-	}
-	for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);;) {
-		std::lock_guard guard(lock_);
-
-		if (answered_)
-			break;
-		assert_true(std::chrono::steady_clock::now() < end);
-	}
+	/* Nothing is asserted with a lock held: the destructor, which runs nevertheless, takes it. */
+	assert_true(send_own(bytes));
+	assert_true(await_answer());
 	memcpy(&h, answer_.data(), sizeof(h));
 	if (h.flags & proto::flag_error)
 		return int(h.error);

@@ -5,8 +5,9 @@
  */
 #pragma once
 
-#include "driver/vfio/user_proto.h"
+#include "driver/vfio_user/proto.h"
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -65,6 +66,8 @@ private:
 	void relay(int client, int server);
 	bool forward(int from, int to, bool from_client);
 	void record(const proxy_message &m, bool from_client);
+	bool send_own(const std::vector<unsigned char> &message);
+	bool await_answer();
 	int access_client(uint16_t cmd, uint64_t iova, void *buf, uint32_t len);
 
 	std::string path_, to_;
@@ -75,8 +78,8 @@ private:
 	std::mutex send_lock_; /* for messages to the client */
 	std::vector<retained_file> files_;
 	std::vector<mapped_area> areas_;
-	std::vector<unsigned char> answer_; /* to a command of the proxy's own */
-	bool answered_ = false;
+	std::vector<unsigned char> answer_; /* to a command of the proxy's own; empty: none yet */
+	std::condition_variable answered_;
 	bool quit_ = false;
 	std::thread thread_;
 };

@@ -25,6 +25,8 @@ namespace usdma::test {
 	std::vector<const char *> all = {"usdma-sim", "--socket", path.c_str(), "--ready-fd", ready_text.c_str()};
 
 	all.insert(all.end(), args.begin(), args.end());
+	if (const char *const behind = getenv("USDMA_TEST_BEHIND"))
+		all.insert(all.end(), {"--backend", behind});
 	all.push_back(nullptr);
 	/* It must not outlive the thread that started it: the test runner waits until its output is closed. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

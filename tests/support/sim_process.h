@@ -9,7 +9,10 @@
 
 namespace usdma::test {
 
-/* Starts a program with "--socket PATH" and the arguments; returns when it serves; -1: not within 20 s. */
+/*
+ * Starts a program with "--socket PATH" and the arguments; returns when it serves; -1: not within 20 s.
+ * USDMA_TEST_BEHIND=DEVICE: it shares this device (usdma-sim --backend).
+ */
 pid_t start_sim(const char *program, const std::string &path, const std::vector<const char *> &args);
 /* Sends the signal and waits; the status of waitpid(2).  pid becomes -1; a pid below 1 is ignored. */
 int end_sim(pid_t &pid, int sig = SIGKILL);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/support/test.h"
 
+#include "tests/support/dropping.h"
+
+#include "driver/base/clock.h"
 #include "driver/base/madvise.h"
 #include "driver/base/valgrind.h"
+#include "lib/core/base/stats.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,12 +17,21 @@
 #include <iterator>
 #include <map>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
+
+namespace usdma {
+
+/* Of a program that has the library's parts in itself, as the unit tests. */
+extern wake_counts *wakes [[gnu::weak]];
+extern u64 wake_late_ns [[gnu::weak]];
+
+} // namespace usdma
 
 namespace usdma::test {
 
@@ -28,6 +41,156 @@ extern "C" [[gnu::constructor]] void usdma_test_choose_cases()
 {
 	if (const char *pattern = getenv("USDMA_TEST_CASE"))
 		cmocka_set_test_filter(pattern);
+}
+
+/* cmocka's line of a skipped case, "not ok 3 # SKIP name", is a failure to TAP. */
+extern "C" void print_message(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vprint_message(strncmp(format, "not ok %u # SKIP", 16) ? format : "ok %u # SKIP %s\n", args);
+	va_end(args);
+}
+
+/* ---- what is counted ---------------------------------------------------------------------------------- */
+
+static constexpr unsigned late_ms = 5000; /* longer than a busy host stops a virtual CPU for */
+static u64 meant_to_be_lost;
+static pid_t own_pid; /* a forked child has the counts of its parent */
+
+static void set_late_ms(unsigned ms)
+{
+	setenv("USDMA_TEST_WAKE_LATE_MS", std::to_string(ms).c_str(), true);
+	if (&wake_late_ns)
+		wake_late_ns = ms * ns_per_ms;
+}
+
+extern "C" [[gnu::constructor]] void usdma_test_begin_counting()
+{
+	own_pid = getpid();
+	set_late_ms(late_ms);
+}
+
+/* That of the library, if this program has opened a device (usdmactl stat reads the same page). */
+static const core::stats_head *page_of_library()
+{
+	std::error_code closed;
+
+	for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd", closed)) {
+		if (std::filesystem::read_symlink(fd, closed).string().find(core::stats_name) == std::string::npos)
+			continue;
+		void *const p = mmap(nullptr, sizeof(core::stats_page), PROT_READ, MAP_SHARED,
+				     atoi(fd.path().filename().c_str()), 0);
+		return p == MAP_FAILED ? nullptr : static_cast<const core::stats_head *>(p);
+	}
+	return nullptr;
+}
+
+unsigned open_devices()
+{
+	const core::stats_head *const page = page_of_library();
+
+	return page ? unsigned(std::count_if(page->slot, page->slot + core::stats_slots,
+					     [](const auto &s) { return s.open != 0; })) :
+		      0;
+}
+
+static wake_counts counted()
+{
+	if (const core::stats_head *const page = page_of_library())
+		return page->wakes;
+	return &wakes ? *wakes : wake_counts{};
+}
+
+dropping_interrupts::dropping_interrupts()
+{
+	set_late_ms(0);
+}
+
+dropping_interrupts::~dropping_interrupts()
+{
+	meant_to_be_lost = counted().lost;
+	set_late_ms(late_ms);
+}
+
+static u64 cpu_ns()
+{
+	timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return u64(t.tv_sec) * ns_per_s + u64(t.tv_nsec);
+}
+
+/* Some thread runs all the time: none of ten pauses leaves the CPU to others. */
+static bool never_rests()
+{
+	static constexpr u64 pause_us = 10000;
+
+	for (unsigned i = 0; i < 10; i++) {
+		const u64 before = cpu_ns();
+
+		usleep(pause_us);
+		if (cpu_ns() - before < pause_us * ns_per_us / 2)
+			return false;
+	}
+	return true;
+}
+
+static std::map<std::string, std::string> names_of_threads()
+{
+	std::map<std::string, std::string> names;
+
+	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task"))
+		std::getline(std::ifstream(task.path() / "comm"), names[task.path().filename()]);
+	return names;
+}
+
+/* The library's threads that stay, once they were started; each has an eventfd. */
+static unsigned lasting_threads()
+{
+	unsigned n = 0;
+
+	for (const auto &[task, name] : names_of_threads())
+		n += name == "usdma-progress" || name == "usdma-file" || name == "usdma-signal";
+	return n;
+}
+
+/* What is there of devices after all are closed. The program may have an eventfd of its own. */
+static bool leaves_descriptors()
+{
+	const core::stats_head *const page = page_of_library();
+	unsigned eventfds = 0;
+
+	if (!page || open_devices())
+		return false;
+	for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+		std::error_code closed;
+		const std::string name = std::filesystem::read_symlink(fd, closed);
+
+		eventfds += name.find("[eventfd]") != name.npos;
+	}
+	return eventfds > lasting_threads() + 1;
+}
+
+/*
+ * At the end of each program: no sleep of the library was ended by the check of every 50 ms, as the signal was lost;
+ * none was for nothing; nothing runs any more; and closed devices have left no descriptors.
+ */
+extern "C" [[gnu::destructor]] void usdma_test_check_counts()
+{
+	if (own_pid != getpid())
+		return;
+	const wake_counts now = counted();
+	const bool runs = !on_valgrind() && never_rests(), leaves = leaves_descriptors();
+
+	if (now.lost == meant_to_be_lost && !now.idle && !runs && !leaves)
+		return;
+	printf("Bail out! signals lost: %llu, sleeps for nothing: %llu%s%s\n",
+	       static_cast<unsigned long long>(now.lost), static_cast<unsigned long long>(now.idle),
+	       runs ? ", a thread never sleeps" : "", leaves ? ", descriptors of closed devices" : "");
+	fflush(stdout);
+	_exit(1);
 }
 
 std::uint64_t seed()
@@ -111,7 +274,7 @@ unsigned fds_without_rings()
 
 		n += std::filesystem::read_symlink(fd, closed) != "anon_inode:[io_uring]";
 	}
-	return n;
+	return n - lasting_threads();
 }
 
 unsigned fds_of(int fd)
@@ -125,15 +288,6 @@ unsigned fds_of(int fd)
 		n += !fstat(atoi(entry.path().filename().c_str()), &is) && is.st_dev == want.st_dev &&
 		     is.st_ino == want.st_ino;
 	return n;
-}
-
-static std::map<std::string, std::string> names_of_threads()
-{
-	std::map<std::string, std::string> names;
-
-	for (const auto &task : std::filesystem::directory_iterator("/proc/self/task"))
-		std::getline(std::ifstream(task.path() / "comm"), names[task.path().filename()]);
-	return names;
 }
 
 /* Until two listings are equal: if a thread exits while it is listed, those after it are missing. */

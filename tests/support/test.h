@@ -34,7 +34,10 @@ unsigned scale();
 bool small();
 /* Descriptors that this process has open, plus a constant. */
 unsigned open_fds();
-/* The same without io_urings: a thread opens one in its first wait that sleeps, if it has such a wait. */
+/*
+ * The same without io_urings: a thread opens one in its first wait that sleeps, if it has such a wait; and without the
+ * eventfds of the library's threads, which are started when there is work for them.
+ */
 unsigned fds_without_rings();
 /* How many of them refer to fd's file; all eventfds are one file. */
 unsigned fds_of(int fd);

@@ -136,11 +136,11 @@ def test_info_and_reset(s):
     s.check(status == 0 and output["engine"]["driver"] == "sdma" and output["engine"]["memory_size"] == 64 << 20
             and output["engine"]["channels"] == 8, "info: the engine's limits", output)
     for device, env, variant in (("sim", {}, "cpu"), ("sim:faults=", {}, "staging"), ("sim:latency=1", {}, "staging"),
-                                 ("sim", {"USDMA_PAGEABLE": "staging"}, "staging"), ("sim:timing=late", {}, "staging")):
+                                 ("sim", {"USDMA_TEST_PAGEABLE": "staging"}, "staging"), ("sim:timing=late", {}, "staging")):
         done = s.run("--json", "info", device, env=env)
         s.check(json.loads(done.stdout)["engine"]["pageable"] == variant, f"info: how pageable memory is copied, {device} {env}", done)
-    done = s.run("info", "sim:mem=64M", env={"USDMA_FAULTS": "fail@99", "USDMA_COPY_ROWS": "2"})
-    s.check("opened as sim:mem=64M:faults=fail@99:copy_rows=2 by the settings in force" in done.stdout, "info: the settings in force for a device", done)
+    done = s.run("info", "sim:mem=64M", env={"USDMA_SIM_CPUS": "0", "USDMA_HUGE_PAGES": "off"})
+    s.check("opened as sim:mem=64M:cpus=0:huge=off by the settings in force" in done.stdout, "info: the settings in force for a device", done)
     s.check(any(r["name"] == "BAR2" and r["size"] == 64 << 20 for r in output["regions"]) and output["interrupts"]["MSI-X"] > 0
             and any(c["name"] == "MSI-X" for c in output["capabilities"]), "info: regions, interrupts, capabilities", output)
     t = ready_machine(s)
@@ -159,12 +159,12 @@ def test_info_and_reset(s):
 def test_settings(s):
     conf = os.path.join(s.scratch, "a.conf")
     with open(conf, "w", encoding="utf-8") as f:
-        f.write("# mine\nspin_us = 33\nbounce_chunk = 128K\n")
-    done = s.run("--json", "info", env={"USDMA_CONFIG": conf, "USDMA_BOUNCE_CHUNK": "1M"})
+        f.write("# mine\nspin_us = 33\npool_size = 128K\n")
+    done = s.run("--json", "info", env={"USDMA_CONFIG": conf, "USDMA_POOL_SIZE": "1M"})
     got = json.loads(done.stdout)["settings"]
     s.check(got["spin_us"]["value"] == 33 and got["spin_us"]["where"] == conf + ":2" and got["spin_us"]["default"] == 50,
             "settings: a value of the file, with its line", got)
-    s.check(got["bounce_chunk"]["value"] == 1 << 20 and got["bounce_chunk"]["where"] == "USDMA_BOUNCE_CHUNK"
+    s.check(got["pool_size"]["value"] == 1 << 20 and got["pool_size"]["where"] == "USDMA_POOL_SIZE"
             and got["wait"]["source"] == "default", "settings: the environment overrides the file, and the file the default", got)
     home = os.path.join(s.scratch, "home")
     os.makedirs(os.path.join(home, ".config/usdma"))
@@ -199,15 +199,15 @@ def test_tune(s):
         return {"name": name, "now": now, "proposed": proposed, "what": "64 B", "unit": "us", "before": 2.5, "after": 1.25}
     result, conf = os.path.join(s.scratch, "result.json"), os.path.join(s.scratch, "new/dir/usdma.conf")
     with open(result, "w", encoding="utf-8") as f:
-        json.dump({"settings": [setting("spin_us", "50", "20"), setting("bounce_chunk", "512K", "64K"),
-                                setting("bounce_count", "4", "4"), setting("stripe", "0", "1M")]}, f)
+        json.dump({"settings": [setting("spin_us", "50", "20"), setting("pool_size", "512K", "64K"),
+                                setting("hang_ms", "4", "4"), setting("direct_store", "4K", "1M")]}, f)
     done = s.run("tune", "--from", result)
     s.check(done.returncode == 0 and "2.50 -> 1.25 us" in done.stdout and max(map(len, done.stdout.splitlines())) <= 80
             and not os.path.exists(conf), "tune: prints the gain, writes nothing", done)
     s.check(s.run("tune", "--from", result, "--write", conf).returncode == 0 and os.path.exists(conf), "tune: creates a new file")
     done = s.run("--json", "info", env={"USDMA_CONFIG": conf})
     got = json.loads(done.stdout)["settings"]
-    s.check(got["spin_us"]["value"] == 20 and got["stripe"]["value"] == 1 << 20 and got["bounce_count"]["source"] == "default",
+    s.check(got["spin_us"]["value"] == 20 and got["direct_store"]["value"] == 1 << 20 and got["hang_ms"]["source"] == "default",
             "tune: the library reads the written file", got)
     with open(conf, "w", encoding="utf-8") as f:
         f.write("# my own\nSPIN_US = 7 # old\n\nwait = poll\n")
@@ -215,7 +215,7 @@ def test_tune(s):
     s.run("tune", "--from", result, "--write", conf)
     with open(conf, encoding="utf-8") as f:
         lines = f.read().splitlines()
-    s.check([line.split("#")[0].strip() for line in lines] == ["", "spin_us = 20", "", "wait = poll", "bounce_chunk = 64K", "stripe = 1M"]
+    s.check([line.split("#")[0].strip() for line in lines] == ["", "spin_us = 20", "", "wait = poll", "pool_size = 64K", "direct_store = 1M"]
             and lines[0] == "# my own" and os.stat(conf).st_mode & 0o777 == 0o640 and len(os.listdir(os.path.dirname(conf))) == 1,
             "tune: other lines, the order and the mode of the file do not change", lines)
     with open(conf, "w", encoding="utf-8") as f:
@@ -237,7 +237,7 @@ def test_thresholds(s):
     """tune: the lengths at which the library changes the copy routine, measured or set."""
     result = os.path.join(s.scratch, "skipped.json")
     with open(result, "w", encoding="utf-8") as f:
-        json.dump({"settings": [], "skipped": [{"name": "stripe", "why": "two engines and the program need three CPUs, here are 2 of them"}]}, f)
+        json.dump({"settings": [], "skipped": [{"name": "sim_cpus", "why": "two engines and the program need three CPUs, here are 2 of them"}]}, f)
 
     def thresholds(**env):
         done = s.run("--json", "tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
@@ -246,14 +246,10 @@ def test_thresholds(s):
     lengths = [n for n in (base["memmove_max"], base["probe_from"], base["stream_from"]) if n is not None]
     s.check(lengths == sorted(lengths) and base["cached"] and base["uncached"] and (base["probe_from"] is None or base["cached_below_ticks"] > 0),
             "tune: the copy routines and their thresholds", base)
-    s.check(base["direct_store_max"] == 4096 and base["stripe_from"] is None, "tune: thresholds by default", base)
-    s.check(thresholds(USDMA_STRIPE="1M", USDMA_DIRECT_STORE="32K").items() >= {"stripe_from": 1 << 20, "direct_store_max": 32768}.items(),
-            "tune: thresholds that are set")
-    s.check(thresholds(USDMA_STRIPE="1K")["stripe_from"] == 131072, "tune: the effective stripe is at least two of the smallest parts")
+    s.check(base["direct_store_max"] == 4096, "tune: thresholds by default", base)
+    s.check(thresholds(USDMA_DIRECT_STORE="32K")["direct_store_max"] == 32768, "tune: thresholds that are set")
     stream = base["uncached"]
-    for rows, name in (("1", "non-temporal"), ("2", "two pages at once"), ("4", "four pages at once")):
-        s.check(stream == "memmove" or name in thresholds(USDMA_COPY_ROWS=rows)["uncached"], f"tune: copy_rows {rows} is used")
-    for env, words in (({}, ("4 KiB", "one engine")), ({"USDMA_STRIPE": "2M", "USDMA_DIRECT_STORE": "0", "USDMA_PAGEABLE": "staging"}, ("2 MiB", "staging buffers"))):
+    for env, words in (({}, ("4 KiB", "own stores")), ({"USDMA_DIRECT_STORE": "0", "USDMA_TEST_PAGEABLE": "staging"}, ("any length", "staging buffers"))):
         done = s.run("tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
         s.check(all(w in done.stdout for w in ("memmove", stream, "three CPUs", *words))
                 and max(map(len, done.stdout.splitlines())) <= 80, f"tune: the thresholds as text {env}", done)
@@ -353,6 +349,37 @@ def test_sim(s, program):
     s.check(s.run("sim").returncode == 2, "sim: the socket is a required argument")
 
 
+def test_share(s, program):
+    """Clients of a device that usdma-sim shares; their work is in test fault-share."""
+    control, path = (os.path.join(s.scratch, name) for name in ("share-control", "share-dev"))
+    ready, ready_writer = os.pipe()
+    sim = subprocess.Popen([program, "--backend", "sim:mem=1M", "--socket", path, "--control", control, "--weight", "7:3",
+                            "--ready-fd", str(ready_writer)], pass_fds=[ready_writer], stdout=sys.stderr)
+    os.close(ready_writer)
+    try:
+        s.check(select.select([ready], [], [], 20)[0] and os.read(ready, 1), "share: usdma-sim serves")
+        done = s.run("share", control)
+        s.check(done.returncode == 0 and "driver sdma: 0 clients" in done.stdout, "share: no clients", done.stdout + done.stderr)
+        status, state = s.json("share", control, "drain")
+        s.check(status == 0 and state["draining"] and state["shared"] == [], "share: draining", state)
+        s.check(s.run("selftest", "vfio-user:" + path).returncode != 0, "share: no client is served")
+        s.check(s.run("share", control, "return").returncode == 0, "share: clients may come again")
+        done = s.run("selftest", "vfio-user:" + path)
+        s.check(done.returncode == 0, "share: a client works", done.stdout + done.stderr)
+        status, state = s.json("share", control)
+        s.check(status == 0 and state["clients"] == 1, "share: a client is counted", state)
+        for words in (["weight", "7", "0"], ["weight", "7"], ["client", "99", "2"], ["vanish"]):
+            done = s.run("share", control, *words)
+            s.check(done.returncode == 1 and done.stderr, f"share: {' '.join(words)} is refused", done.stdout)
+        s.check(s.run("share", control, "weight", "7", "2").returncode == 0, "share: a weight")
+    finally:
+        os.close(ready)
+        sim.terminate()
+        s.check(sim.wait(60) == 0, "share: usdma-sim exits on SIGTERM")
+    done = s.run("share", control)
+    s.check(done.returncode == 1 and "is usdma-sim running" in done.stderr, "share: no server at the socket", done.stderr)
+
+
 NPU_COLUMNS = [0, 28, 44, 97]
 
 
@@ -416,6 +443,7 @@ def fake_installation(s):
         os.makedirs(os.path.dirname(missing), exist_ok=True)
         with open(missing, "w", encoding="ascii"):
             pass
+    os.makedirs(os.path.join(top, "include/usdma/runtime"))
     return program, top + "/a"
 
 
@@ -425,7 +453,8 @@ def test_ascend_home(s):
         done = subprocess.run([program, *words, "ascend-home", top + "/"], capture_output=True, text=True, check=False)
         s.check(done.returncode == 0 and top in done.stdout, f"ascend-home: creates a folder {words}", done.stdout + done.stderr)
     arch = os.uname().machine + "-linux"
-    for path in ("include/acl/acl.h", "lib64/libascendcl.so", arch + "/include/acl/acl.h", arch + "/lib64/libascendcl.so"):
+    for path in ("include/acl/acl.h", "lib64/libascendcl.so", arch + "/include/acl/acl.h", arch + "/lib64/libascendcl.so", "bin/setenv.bash",
+                 "lib64/libacl_tdt_queue.so", "share/info/hccl/version.info", "tools/tikcpp/ascendc_kernel_cmake/ascendc.cmake"):
         s.check(os.path.exists(os.path.join(top, path)), f"ascend-home: {path}", path)
     shown = subprocess.run(["sh", "-c", '. "$0"/set_env.sh && echo $ASCEND_HOME_PATH:$ASCEND_TOOLKIT_HOME:$LD_LIBRARY_PATH:$PATH', top],
                           capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}).stdout.strip()
@@ -443,7 +472,7 @@ def test_ascend_home(s):
 
 
 def test_help(s):
-    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "sim", "stat", "tune", "npu-smi", "ascend-home", None):
+    for command in ("list", "bind", "unbind", "info", "doctor", "reset", "selftest", "share", "sim", "stat", "tune", "npu-smi", "ascend-home", None):
         done = s.run(*filter(None, (command, "--help")))
         lines = done.stdout.splitlines()
         s.check(done.returncode == 0 and max(map(len, lines)) <= 80 and (not command or "Examples:" in done.stdout),
@@ -458,7 +487,7 @@ TESTS = [test_list, test_bind_refusals, test_bind_dry_run, test_ioat, test_dsa, 
 
 def main():
     suite = Suite(sys.argv[1])
-    return suite.run_all(TESTS + [lambda suite: test_sim(suite, sys.argv[2])])
+    return suite.run_all(TESTS + [lambda suite: test_sim(suite, sys.argv[2]), lambda suite: test_share(suite, sys.argv[2])])
 
 
 if __name__ == "__main__":

@@ -328,45 +328,44 @@ def test_escapes_of_the_system(s):
     check_clean(s, run(s, "bind", "--dry-run", "0000:00:07.0", tree=bind), "edu", "the former driver")
 
 
-def serve_once(path, answer):
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen(1)
-        listener.settimeout(TIMEOUT_S)
+def serve_once(listener, answer):
+    with listener:
         peer, _ = listener.accept()
         with peer:
             peer.recv(4096)
             peer.sendall(answer)
+
+
+def check_answer(s, answer, more, expected, what):
+    """The socket listens before the client starts."""
+    path = os.path.join(s.scratch, "ctl")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.settimeout(TIMEOUT_S)
+    listener.bind(path)
+    listener.listen(1)
+    server = threading.Thread(target=serve_once, args=(listener, answer))
+    server.start()
+    check_clean(s, run(s, *more, "sim", path, "state"), expected, what)
+    server.join()
     os.unlink(path)
 
 
 def test_escapes_of_servers(s):
-    path = os.path.join(s.scratch, "ctl")
     answers = ({"ok": True, "help": f"word{ESCAPES}\nnext"}, {"ok": False, "error": f"word{ESCAPES}"},
                {"ok": True, "faults": [{"rule": f"word{ESCAPES}", "struck": 1, "seen": 2}]})
     for answer in answers:
         for more in ((), ("--json",)):
             for plain in (True, False):
                 data = json.dumps(answer, ensure_ascii=plain).encode() + b"\n"
-                server = threading.Thread(target=serve_once, args=(path, data))
-                server.start()
-                while not os.path.exists(path):
-                    pass
-                check_clean(s, run(s, *more, "sim", path, "state"), "word", f"{list(answer)[1]} of a control socket {more} {plain}")
-                server.join()
-    server = threading.Thread(target=serve_once, args=(path, f"\033[2J{ESCAPES}\n".encode()))
-    server.start()
-    while not os.path.exists(path):
-        pass
-    check_clean(s, run(s, "sim", path, "state"), "not from usdma-sim", "an invalid answer")
-    server.join()
+                check_answer(s, data, more, "word", f"{list(answer)[1]} of a control socket {more} {plain}")
+    check_answer(s, f"\033[2J{ESCAPES}\n".encode(), (), "not from usdma-sim", "an invalid answer")
 
 
 def test_escapes_of_results(s):
     result = os.path.join(s.scratch, "result.json")
     row = {"name": "spin_us", "now": "50", "proposed": "20", "what": f"word{ESCAPES}", "unit": "us", "before": 2.5, "after": 1.25}
     with open(result, "w", encoding="utf-8") as f:
-        json.dump({"settings": [row, {**row, "proposed": "50"}], "skipped": [{"name": f"stripe{ESCAPES}", "why": f"why{ESCAPES}"}]}, f)
+        json.dump({"settings": [row, {**row, "proposed": "50"}], "skipped": [{"name": f"wait{ESCAPES}", "why": f"why{ESCAPES}"}]}, f)
     check_clean(s, run(s, "tune", "--from", result), "word", "a result of tune")
     with open(result, "w", encoding="utf-8") as f:
         json.dump({"settings": [{**row, "name": f"spin{ESCAPES}"}]}, f)

@@ -224,7 +224,7 @@ def test_sizes(s):
                "usdma-sim --mem": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--mem", size),
                "usdma-sim --rate": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--rate", size),
                "usdma-sim --share": lambda size: s.done(s.sim, "--socket", "/nonexistent/dev", "--share", size),
-               "a variable": lambda size: s.done(s.ctl, "info", env=dict(s.env, USDMA_HOST_ARENA=size))}
+               "a variable": lambda size: s.done(s.ctl, "info", env=dict(s.env, USDMA_TEST_HOST_ARENA=size))}
     for where, use in options.items():
         for size in ("4096K", "4m"):
             done = use(size)

@@ -168,6 +168,7 @@ static void test_reset_between_transfers(void **)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_true(r.run({.op = opcode::fill, .spaces = in, .arg = 8, .dst = base, .len = 512, .a = i}));
 		assert_int_equal(r.eng->reset(), 0);
+		assert_int_equal(r.ch->ops->restart(r.ch), 0);
 		assert_true(r.run({.op = opcode::copy, .spaces = in, .src = where, .dst = base, .len = 64}));
 	}
 }

@@ -110,8 +110,8 @@ int main(int argc, char **argv)
 		return 2;
 	can_reset = !strcmp(argv[1], "resets");
 	setenv("USDMA_HANG_MS", "30", 1);
-	setenv("USDMA_LEND_MEMORY", "1", 1); /* edu's own memory is too small for several transfers */
+	setenv("USDMA_TEST_LEND_MEMORY", "1", 1); /* edu's own memory is too small for several transfers */
 	setenv("USDMA_POOL_SIZE", "8M", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1);
+	setenv("USDMA_TEST_HOST_ARENA", "1M", 1);
 	return cmocka_run_group_tests_name("vm-reset", tests, nullptr, nullptr);
 }

@@ -39,10 +39,6 @@ public:
 	void cpus();
 	void spin();
 	void direct_store();
-	void bounce_stores();
-	void copy_rows();
-	void staging();
-	void stripe();
 	void huge_pages();
 	bool copies_by_cpu() const;
 	void all();
@@ -54,7 +50,7 @@ private:
 	double rate(const std::string &settings, const std::string &args);
 	double latency_us(const std::string &settings, const std::string &args);
 	std::string best_of(const char *name, const std::string &now, std::initializer_list<const char *> others,
-			    const std::string &fixed, const std::string &args);
+			    const std::string &args);
 	void one(const char *name, std::initializer_list<const char *> others, const std::string &args,
 		 const char *what);
 	void record(proposal p);
@@ -191,11 +187,11 @@ void calibration::spin()
 /* The device's memory is the CPU's, and pageable copies of any length take neither the engine nor a staging buffer. */
 bool calibration::copies_by_cpu() const
 {
-	return in_force("pageable") == "auto" &&
+	return !getenv("USDMA_TEST_PAGEABLE") &&
 	       (m_.own_device || o_.device.starts_with("sim") || o_.device.starts_with("vfio-user"));
 }
 
-static constexpr const char *by_cpu = "the CPU makes the pageable copies of this device (pageable)";
+static constexpr const char *by_cpu = "the CPU makes the pageable copies of this device";
 
 /* The largest size that the CPU copies faster than the engine. */
 void calibration::direct_store()
@@ -222,98 +218,30 @@ void calibration::direct_store()
 		"GB/s", before, better ? after : before, true});
 }
 
-/* The value of a setting with the best rate, with other settings given; a later value must gain enough. */
+/* The value of a setting with the best rate; a later value must gain enough. */
 std::string calibration::best_of(const char *name, const std::string &now, std::initializer_list<const char *> others,
-				 const std::string &fixed, const std::string &args)
+				 const std::string &args)
 {
 	std::string best = now;
-	double most = rate(fixed + variable(name, now), args);
+	double most = rate(variable(name, now), args);
 
 	for (const char *value : others)
-		if (const double r = value == now ? 0 : rate(fixed + variable(name, value), args);
-		    r > most * min_gain) {
+		if (const double r = value == now ? 0 : rate(variable(name, value), args); r > most * min_gain) {
 			most = r;
 			best = value;
 		}
 	return best;
 }
 
-void calibration::staging()
-{
-	if (copies_by_cpu())
-		return skip("bounce_chunk", by_cpu);
-	const std::string args = "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold";
-	const std::string chunk_now = in_force("bounce_chunk"), count_now = in_force("bounce_count");
-	const std::string chunk = best_of("bounce_chunk", chunk_now, {"64K", "128K", "256K", "512K", "1M", "2M"},
-					  variable("bounce_count", count_now), args);
-	const std::string count = best_of("bounce_count", count_now, {"2", "4", "8"}, variable("bounce_chunk", chunk),
-					  args);
-	auto both = [](const std::string &c, const std::string &n) {
-		return variable("bounce_chunk", c) + variable("bounce_count", n);
-	};
-
-	double before = rate(both(chunk_now, count_now), args), after = rate(both(chunk, count), args);
-	before = (before + rate(both(chunk_now, count_now), args)) / 2;
-	after = (after + rate(both(chunk, count), args)) / 2;
-	const bool better = after > before * min_gain;
-	record({"bounce_chunk", chunk_now, better ? chunk : chunk_now, "pageable 32M", "GB/s", before,
-		better ? after : before, true});
-	record({"bounce_count", count_now, better ? count : count_now, "pageable 32M", "GB/s", before,
-		better ? after : before, true});
-}
-
 /* Calibrates one independent setting by the rate. */
 void calibration::one(const char *name, std::initializer_list<const char *> others, const std::string &args,
 		      const char *what)
 {
-	const std::string now = in_force(name), best = best_of(name, now, others, "", args);
+	const std::string now = in_force(name), best = best_of(name, now, others, args);
 	const double before = rate(variable(name, now), args), after = rate(variable(name, best), args);
 	const bool better = after > before * min_gain;
 
 	record({name, now, better ? best : now, what, "GB/s", before, better ? after : before, true});
-}
-
-/* The number of the device's engines. Closes the device again, because the child processes open it. */
-static unsigned engines_of(const std::string &device)
-{
-	usdma_device_info info = {};
-	usdma_device *dev;
-
-	info.struct_size = sizeof(info);
-	if (device.empty() ? usdma_open_index(0, &dev) : usdma_open(device.c_str(), &dev))
-		throw std::runtime_error(usdma_error_text());
-	const int err = usdma_device_get_info(dev, &info);
-	usdma_close(dev);
-	return err ? 0 : info.engines;
-}
-
-/* One large synchronous copy at a time, on two engines of a software device or on the device's engines. */
-void calibration::stripe()
-{
-	const std::string args = "-w sync -s 16M -d 1 --seconds 0.1 --cold-bytes 128M --cold";
-	const size_t n = m_.own_device ? std::min<size_t>(2, m_.engines.size()) : engines_of(o_.device);
-
-	if (n < 2 && m_.own_device)
-		return skip("stripe",
-			    fmt::format("two engines and the program need three CPUs, there are {}", m_.cpus.size()));
-	if (n < 2)
-		return skip("stripe", "the device has one engine");
-	one("stripe", {"0", "1M", "4M"}, args + (m_.own_device ? " --engines 2" : ""),
-	    fmt::format("16M on {} engines", n).c_str());
-}
-
-void calibration::bounce_stores()
-{
-	if (copies_by_cpu())
-		return skip("bounce_stores", by_cpu);
-	one("bounce_stores", {"auto", "cached", "nontemporal"},
-	    "-w page-h2d,page-d2h -s 32M --seconds 0.1 --repeats 3 --cold-bytes 64M --cold", "pageable 32M");
-}
-
-void calibration::copy_rows()
-{
-	one("copy_rows", {"auto", "1", "2", "4"},
-	    "-w h2d,d2h -s 1M -d 1 --seconds 0.1 --repeats 3 --cold-bytes 128M --cold", "1M, cold");
 }
 
 void calibration::huge_pages()
@@ -328,10 +256,6 @@ void calibration::all()
 		cpus();
 		spin();
 		direct_store();
-		staging();
-		bounce_stores();
-		copy_rows();
-		stripe();
 		huge_pages();
 	} catch (const interruption &) {
 		progress(o_, "");

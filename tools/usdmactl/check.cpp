@@ -111,21 +111,19 @@ static void print_found(const found &f)
 				       f.dropped));
 }
 
-static std::string words_of(const check_options &opt)
+static std::string words_of(const check_options &opt, const std::string &report)
 {
 	return std::string("race") + (opt.unwritten ? ",unwritten" : "") + (opt.guard ? ",guard" : "") +
-	       (opt.timing.empty() ? "" : "," + opt.timing);
+	       (opt.timing.empty() ? "" : "," + opt.timing) + ",report=" + report +
+	       (opt.suppressions.empty() ? "" : ",suppressions=" + opt.suppressions) +
+	       ",exit=" + std::to_string(status_found);
 }
 
 [[noreturn]] static void become(const check_options &opt, const std::string &report)
 {
 	std::vector<char *> words;
 
-	setenv("USDMA_CHECK", words_of(opt).c_str(), 1);
-	setenv("USDMA_CHECK_REPORT", report.c_str(), 1);
-	setenv("USDMA_CHECK_EXIT", std::to_string(status_found).c_str(), 1);
-	if (!opt.suppressions.empty())
-		setenv("USDMA_CHECK_SUPPRESSIONS", opt.suppressions.c_str(), 1);
+	setenv("USDMA_CHECK", words_of(opt, report).c_str(), 1);
 	for (const std::string &word : opt.program)
 		words.push_back(const_cast<char *>(word.c_str()));
 	words.push_back(nullptr);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "driver/pci/sysfs.h"
+#include "driver/vfio/device.h"
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -48,11 +49,29 @@ struct stat_options {
 struct sim_options {
 	std::string socket, command, argument;
 };
+struct share_options {
+	std::string socket;
+	std::vector<std::string> words;
+};
 
+struct bringup_options {
+	std::string device, file = "usdma-bringup.json"; /* of the report */
+	u64 copies = 1000000, seed = 1;
+	u32 accesses = 1024; /* saved of each step */
+	std::vector<std::string> skip;
+};
 struct check_options {
 	std::vector<std::string> program;
 	bool unwritten = false, guard = false;
 	std::string timing, report, suppressions; /* "": late; a temporary file; none */
+};
+
+struct net_options {
+	std::string address; /* "": listen */
+	bool listen = false;
+	unsigned port = 0; /* 0: the first of the setting net */
+	double seconds = 0.3;
+	u64 largest = 64 * MiB;
 };
 
 struct tune_options {
@@ -69,9 +88,14 @@ int run_tune(const context &ctx, const tune_options &opt);
 int run_doctor(const context &ctx);
 int run_reset(const context &ctx, const std::string &device);
 int run_selftest(const context &ctx, const selftest_options &opt);
+int run_bringup(const context &ctx, const bringup_options &opt);
+/* Its names of steps: those that others need, or those that --skip may leave out. */
+std::vector<std::string> bringup_step_names(bool needed);
 int run_stat(const context &ctx, const stat_options &opt);
 int run_sim(const context &ctx, const sim_options &opt);
+int run_share(const context &ctx, const share_options &opt);
 int run_check(const context &ctx, const check_options &opt);
+int run_net(const context &ctx, const net_options &opt);
 int run_npu_smi(const context &ctx);
 int run_ascend_home(const context &ctx, const std::string &folder);
 
@@ -99,6 +123,9 @@ std::string read_line(const std::string &path);
 std::string read_all(const std::string &path);
 bool exists(const std::string &path);
 std::vector<std::string> dir_entries(const std::string &path);
+
+/* Its regions, interrupts and capabilities. */
+void describe_function(vfio::device &dev, json *j);
 
 /* ---- thresholds ------------------------------------------------------------------------------------ */
 

@@ -2,6 +2,7 @@
 /* Checks of the devices. */
 #include "driver/base/types.h"
 #include "driver/base/words.h"
+#include "driver/dma/registry.h"
 #include "driver/vfio/kernel.h"
 #include "tools/usdmactl/doctor.h"
 
@@ -55,14 +56,12 @@ static finding check_device(const checkup &c, const candidate &d)
 				    d.fn.iommu_group, other),
 			"move it to a slot with a separate group"};
 	/* A driver of the kernel's that serves it is no mistake. */
-	if (d.fn.driver == "ioatdma" || d.fn.driver == "idxd" || d.fn.driver == "hisi_dma")
+	const dma::driver *const ours = dma::find_driver(d.fn.vendor, d.fn.device);
+	if (ours && ours->kernel_driver && d.fn.driver == ours->kernel_driver)
 		return {verdict::advice,
 			fmt::format("{} is at {}, by which the kernel itself uses it", name, d.fn.driver),
 			"sudo usdmactl bind " + name,
-			(d.fn.driver == "idxd"     ? "its work queues are lost to the kernel and to /dev/dsa" :
-			 d.fn.driver == "hisi_dma" ? "copies of its users in the kernel are the CPU's again" :
-						     "copies and parity of md and others are the CPU's again") +
-				std::string(", until: sudo usdmactl unbind ") + name};
+			fmt::format("{}, until: sudo usdmactl unbind {}", ours->kernel_loss, name)};
 	return {verdict::failed, fmt::format("{} is at driver {}", name, d.fn.driver.empty() ? "none" : d.fn.driver),
 		"sudo usdmactl bind " + name};
 }

@@ -22,7 +22,8 @@ static std::string stray_variable()
 
 	for (char **e = environ; *e; e++) {
 		std::string name = std::string(*e).substr(0, std::string(*e).find('='));
-		bool valid = !name.starts_with("USDMA_") || core::setting_find(name.substr(6));
+		bool valid = !name.starts_with("USDMA_") || core::setting_find(name.substr(6)) ||
+			     core::setting_removed(name.substr(6)); /* the settings' warning */
 
 		for (const char *o : others)
 			valid |= name.starts_with(o);

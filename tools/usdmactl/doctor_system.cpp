@@ -16,7 +16,7 @@
 
 namespace usdma::ctl {
 
-/* Space for one arena of pinned memory (USDMA_HOST_ARENA is 32 MiB) and the rings. */
+/* Space for one arena of pinned memory (USDMA_TEST_HOST_ARENA is 32 MiB) and the rings. */
 static constexpr u64 memlock_needed = 64 * MiB;
 
 /* ---- IOMMU ------------------------------------------------------------------------------------------- */

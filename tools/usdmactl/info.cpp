@@ -108,6 +108,13 @@ static std::vector<u8> config_of(vfio::device &dev)
 	return bytes;
 }
 
+void describe_function(vfio::device &dev, json *j)
+{
+	(*j)["regions"] = regions_of(dev);
+	(*j)["interrupts"] = interrupts_of(dev);
+	(*j)["capabilities"] = capabilities_of(config_of(dev));
+}
+
 static json operations(u32 ops)
 {
 	json names = json::array();
@@ -147,7 +154,6 @@ static json limits_of(const dma::engine &e, const std::string &spec)
 /* Describes the device as the transport reports it, then the engine as its driver reports it. */
 static int describe_open(std::unique_ptr<vfio::device> dev, json *j)
 {
-	const std::vector<u8> config = config_of(*dev);
 	vfio::address_limits lim;
 	std::unique_ptr<dma::engine> eng;
 	u16 vendor = 0, device = 0;
@@ -160,9 +166,7 @@ static int describe_open(std::unique_ptr<vfio::device> dev, json *j)
 		return err;
 	(*j)["name"] = device_name(vendor, device);
 	(*j)["transport"] = dev->backend();
-	(*j)["regions"] = regions_of(*dev);
-	(*j)["interrupts"] = interrupts_of(*dev);
-	(*j)["capabilities"] = capabilities_of(config);
+	describe_function(*dev, j);
 	if (!dev->limits(&lim))
 		for (const vfio::range &r : lim.usable)
 			(*j)["addresses"].push_back(fmt::format("{:#x}-{:#x}", r.start, r.last));

@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <climits>
 
 using namespace usdma::ctl;
@@ -27,10 +28,13 @@ struct arguments {
 	std::string device;
 	bind_options bind;
 	selftest_options selftest;
+	bringup_options bringup;
 	stat_options stat;
 	tune_options tune;
 	sim_options sim;
+	share_options share;
 	check_options check;
+	net_options net;
 	std::string folder;
 	int status = exit_ok;
 };
@@ -150,6 +154,47 @@ void add_tests(CLI::App &app, arguments &a)
 	sub->callback([&a] { a.status = run_selftest(a.ctx, a.selftest); });
 }
 
+/* A step of bringup that may be left out. */
+CLI::Validator skippable_step()
+{
+	const CLI::Validator steps = usdma::tool::word_of(bringup_step_names(false));
+
+	return CLI::Validator(
+		[steps, needed = bringup_step_names(true)](std::string &word) -> std::string {
+			if (std::find(needed.begin(), needed.end(), word) == needed.end())
+				return steps(word);
+			return "\"" + word + "\" cannot be skipped: the steps after it use what it opens";
+		},
+		"", steps.get_name());
+}
+
+void add_bringup(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "bringup", "Try a device step by step, and write a report",
+				"  sudo usdmactl bringup 0000:03:00.0\n"
+				"  usdmactl bringup sim:model=ioat --copies 1000 --report ioat.json\n"
+				"It stops at the first step that is not as expected. The report has each access to\n"
+				"a register; usdma-sim --replay answers as that device did.\n"
+				"Exit status 0: all is as expected; 1: something is not.");
+
+	add_device(sub, a.bringup.device);
+	sub->add_option("--copies", a.bringup.copies, "Copies of the last step (default 1000000)")
+		->type_name("N")
+		->check(usdma::tool::number_in(1L, LONG_MAX));
+	sub->add_option("--report", a.bringup.file,
+			"Write the report here, and as text to FILE.txt (default usdma-bringup.json)")
+		->type_name("FILE");
+	sub->add_option("--accesses", a.bringup.accesses,
+			"Accesses to registers that are saved of a step (default 1024)")
+		->type_name("N")
+		->check(usdma::tool::number_in(1, 65536));
+	sub->add_option("--seed", a.bringup.seed, "Of lengths, addresses and data (default 1)")->type_name("N");
+	sub->add_option("--skip", a.bringup.skip, "Leave this step out; may be repeated")
+		->type_name("STEP")
+		->check(skippable_step());
+	sub->callback([&a] { a.status = run_bringup(a.ctx, a.bringup); });
+}
+
 void add_stat(CLI::App &app, arguments &a)
 {
 	CLI::App *sub = command(app, "stat", "Live counters of the processes that use usdma",
@@ -191,6 +236,22 @@ void add_sim(CLI::App &app, arguments &a)
 	sub->callback([&a] { a.status = run_sim(a.ctx, a.sim); });
 }
 
+void add_share(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "share", "List the clients of a shared device",
+				"  usdma-sim --backend 0000:01:00.0 --socket /tmp/dev --control /tmp/ctl &\n"
+				"  usdmactl share /tmp/ctl\n"
+				"  usdmactl share /tmp/ctl weight 1000 4\n"
+				"Commands: state, drain, return, weight USER N, client NUMBER N, help.");
+
+	sub->add_option("CONTROL_SOCKET", a.share.socket, "The path given to usdma-sim --control")
+		->required()
+		->type_name("PATH");
+	sub->add_option("COMMAND", a.share.words, "One of the commands below, with its arguments (default: state)")
+		->type_name("");
+	sub->callback([&a] { a.status = run_share(a.ctx, a.share); });
+}
+
 void add_check(CLI::App &app, arguments &a)
 {
 	CLI::App *sub = command(app, "check", "Run a program, and report accesses without an order",
@@ -230,6 +291,35 @@ void add_tune(CLI::App &app, arguments &a)
 	sub->callback([&a, write] {
 		a.tune.write = write->count() > 0;
 		a.status = run_tune(a.ctx, a.tune);
+	});
+}
+
+void add_net(CLI::App &app, arguments &a)
+{
+	CLI::App *sub = command(app, "net", "Measure the link to another machine, or say what is wrong",
+				"  export USDMA_NET=eth1 USDMA_NET_KEY_FILE=job.key\n"
+				"  usdmactl net --listen           # there\n"
+				"  usdmactl net 10.0.0.2           # here\n"
+				"  usdmactl net 10.0.0.2 --json | jq '.bandwidth[-1].gb_per_s'\n"
+				"Both machines need the same key file (docs/hosts.md).");
+
+	CLI::Option *to = sub->add_option("ADDRESS", a.net.address, "The other machine: HOST, HOST:PORT or [IPv6]:PORT")
+				  ->type_name("");
+	CLI::Option *listen = sub->add_flag("--listen", a.net.listen, "Be the other machine, until interrupted");
+	listen->excludes(to);
+	sub->add_option("--port", a.net.port, "Port of the control connection (default: the first of the setting net)")
+		->type_name("N")
+		->check(usdma::tool::number_in(1, 65535));
+	sub->add_option("--seconds", a.net.seconds, "Of each size (default 0.3)")
+		->type_name("S")
+		->check(usdma::tool::number_in(0.001, 3600.0));
+	sub->add_option("--largest", a.net.largest, "Bytes of the largest message (default 64M)")
+		->transform(usdma::tool::size_in("64K", "64M"))
+		->type_name("SIZE");
+	sub->callback([&a, to] {
+		if (!a.net.listen && !to->count())
+			throw CLI::RequiredError("ADDRESS or --listen");
+		a.status = run_net(a.ctx, a.net);
 	});
 }
 
@@ -324,10 +414,13 @@ int main(int argc, char **argv)
 	add_binds(app, a);
 	add_info(app, a);
 	add_tests(app, a);
+	add_bringup(app, a);
 	add_stat(app, a);
 	add_tune(app, a);
 	add_sim(app, a);
+	add_share(app, a);
 	add_check(app, a);
+	add_net(app, a);
 	add_ascend(app, a);
 	return usdma::tool::end_output("usdmactl", run(app, argc, argv, a));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/usdmactl/pages.h"
 
-#include "driver/base/peer_file.h"
+#include "lib/share/peer_file.h"
 #include "driver/base/words.h"
 
 #include <algorithm>

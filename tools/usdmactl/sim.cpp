@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* usdmactl sim: sends a line to the control socket of usdma-sim and prints the reply. */
+/* usdmactl sim and share: send a line to the control socket of usdma-sim and print the reply. */
 #include "driver/base/clock.h"
 #include "driver/base/unique_fd.h"
 #include "tools/usdmactl/ctl.h"
@@ -68,37 +68,128 @@ static void print_state(const json &j)
 					       f.value("seen", u64(0))));
 }
 
-static int show(const context &ctx, const std::string &line)
+/* A line for the server; *line: its reply. Returns "" or the error. */
+static std::string request(const std::string &socket, const std::string &text, std::string *line)
 {
-	const json j = json::parse(line, nullptr, false);
+	unique_fd fd;
 
-	if (!j.is_object() || !j.contains("ok") || !j["ok"].is_boolean())
+	if (text.find('\n') != text.npos)
+		return "a command is one line";
+	const std::string whole = text + "\n";
+	const std::string wrong = connect_to(socket, &fd);
+	if (!wrong.empty())
+		return wrong;
+	if (send(fd.get(), whole.data(), whole.size(), MSG_NOSIGNAL) != ssize_t(whole.size()))
+		return fmt::format("{}: {}", socket, strerror(errno));
+	const std::string broken = read_reply(fd.get(), line);
+	return broken.empty() ? "" : socket + ": " + broken;
+}
+
+/* exit_ok, or what was reported. */
+static int parse_reply(const context &ctx, const std::string &line, json *out)
+{
+	*out = json::parse(line, nullptr, false);
+	if (!out->is_object() || !out->contains("ok") || !(*out)["ok"].is_boolean())
 		return report(ctx, "the reply is not from usdma-sim: is this its --control socket?");
-	if (!j["ok"].get<bool>())
-		return report(ctx, j.value("error", "refused"));
+	return (*out)["ok"].get<bool>() ? int(exit_ok) : report(ctx, out->value("error", "refused"));
+}
+
+static int send_line(const context &ctx, const std::string &socket, const std::string &text, json *out)
+{
+	std::string line;
+	const std::string wrong = request(socket, text, &line);
+
+	return wrong.empty() ? parse_reply(ctx, line, out) : report(ctx, wrong);
+}
+
+static void show(const context &ctx, const json &j, void (*print)(const json &j))
+{
 	if (ctx.json)
 		print_json(j);
 	else if (j.contains("help"))
 		print_lines(j.value("help", ""));
 	else
-		print_state(j);
-	return exit_ok;
+		print(j);
 }
 
 int run_sim(const context &ctx, const sim_options &opt)
 {
-	std::string request = opt.command + (opt.argument.empty() ? "" : " " + opt.argument), line;
-	unique_fd fd;
+	json j;
+	const int err = send_line(ctx, opt.socket, opt.command + (opt.argument.empty() ? "" : " " + opt.argument), &j);
 
-	if (request.find('\n') != request.npos)
-		return report(ctx, "a command is one line");
-	request += "\n";
-	std::string wrong = connect_to(opt.socket, &fd);
-	if (wrong.empty() && send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != ssize_t(request.size()))
-		wrong = fmt::format("{}: {}", opt.socket, strerror(errno));
-	if (wrong.empty() && !(wrong = read_reply(fd.get(), &line)).empty())
-		wrong = opt.socket + ": " + wrong;
-	return wrong.empty() ? show(ctx, line) : report(ctx, wrong);
+	if (!err)
+		show(ctx, j, print_state);
+	return err;
+}
+
+/* ---- usdmactl share: a device that several clients use ----------------------------------------------- */
+
+static void print_client(const json &c)
+{
+	auto mib = [&](const char *name) { return double(c.value(name, u64(0))) / double(MiB); };
+
+	print_line(fmt::format("{:>6} {:>8} {:>6} {:>6} {:>8} {:>8.1f} {:>9} {:>8.1f} {:>12} {:>10.0f} {:>9.1f} {:>7}",
+			       c.value("client", u64(0)), c.value("pid", u64(0)), c.value("user", u64(0)),
+			       c.value("weight", u64(0)), c.value("channels", u64(0)), mib("mapped"),
+			       c.value("in_flight", u64(0)), mib("in_flight_bytes"), c.value("copies", u64(0)),
+			       mib("bytes"), mib("bytes_a_second"), c.value("failed", u64(0))));
+}
+
+static void print_share(const json &j)
+{
+	print_line(fmt::format("{}, driver {}: {} clients, {} so far; each has at most {} MiB mapped and {} channels{}",
+			       j.value("device", ""), j.value("driver", ""), j["shared"].size(),
+			       j.value("clients", u64(0)), j.value("most_mapped", u64(0)) / MiB,
+			       j.value("most_channels", u64(0)),
+			       j.value("draining", false) ? "; new ones are refused (return)" : ""));
+	if (j["shared"].empty())
+		return;
+	print_line(fmt::format("{:>6} {:>8} {:>6} {:>6} {:>8} {:>8} {:>9} {:>8} {:>12} {:>10} {:>9} {:>7}", "client",
+			       "pid", "user", "weight", "channels", "mapped/M", "in flight", "of/M", "copies",
+			       "copied/M", "M/s", "failed"));
+	for (const json &c : j["shared"])
+		print_client(c);
+}
+
+/* Since an earlier reply. */
+static void add_rates(const json &before, json *now)
+{
+	for (json &c : (*now)["shared"])
+		for (const json &was : before["shared"]) {
+			const u64 ms = c.value("ms", u64(0)) - was.value("ms", u64(0));
+
+			if (was.value("client", u64(0)) == c.value("client", u64(0)) && ms)
+				c["bytes_a_second"] = (c.value("bytes", u64(0)) - was.value("bytes", u64(0))) * 1000 /
+						      ms;
+		}
+}
+
+static bool has_clients(const json &j)
+{
+	return j.contains("shared") && j["shared"].is_array();
+}
+
+int run_share(const context &ctx, const share_options &opt)
+{
+	static constexpr timespec second = {1, 0};
+	const std::string text = opt.words.empty() ? "state" : fmt::format("{}", fmt::join(opt.words, " "));
+	json j, before;
+	int err = send_line(ctx, opt.socket, text, &j);
+
+	if (err)
+		return err;
+	if (!j.contains("help") && !has_clients(j))
+		return report(ctx, "this usdma-sim shares no device (usdma-sim --backend)");
+	if (text == "state" && !j["shared"].empty()) {
+		before = std::move(j);
+		nanosleep(&second, nullptr);
+		err = send_line(ctx, opt.socket, text, &j);
+		if (err || !has_clients(j))
+			return err ? err : report(ctx, "the reply lists no clients");
+		add_rates(before, &j);
+	}
+	show(ctx, j, print_share);
+	return exit_ok;
 }
 
 } // namespace usdma::ctl

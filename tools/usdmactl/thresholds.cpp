@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lengths at which the library switches its copy routine: set by the CPU's features or by settings. */
 #include "driver/copy/copy.h"
-#include "driver/dma/striped.h"
-#include "lib/core/config/setting.h"
+#include "lib/core/config/config.h"
 #include "tools/usdmactl/ctl.h"
 
 #include <nlohmann/json.hpp>
@@ -19,8 +18,7 @@ static json length_json(u64 len)
 json thresholds_json()
 {
 	const core::config &c = core::config_get();
-	const copy_tuning &t = copy_for_cpu(c.copy_rows);
-	const u64 spread = dma::striped_from(c.stripe);
+	const copy_tuning &t = copy_for_cpu();
 
 	return {{"memmove_max", t.small_max},
 		{"probe_from", length_json(t.probe_min)},
@@ -30,8 +28,7 @@ json thresholds_json()
 		{"uncached", t.stream_name},
 		{"uncached_to_staging", t.fetch_name},
 		{"direct_store_max", c.direct_store_max},
-		{"pageable", core::setting_show(*core::setting_find("pageable"), c)},
-		{"stripe_from", spread ? json(spread) : json()}};
+		{"pageable", c.pageable == core::pageable_mode::automatic ? "auto" : "staging"}};
 }
 
 static void print_lengths(const std::string &lengths, const std::string &how)
@@ -43,7 +40,7 @@ static void print_cpu(const json &j)
 {
 	const std::string cached = j["cached"], stream = j["uncached"];
 
-	print_line("Copies by the CPU, by its features and the setting copy_rows:");
+	print_line("Copies by the CPU, by its features:");
 	print_lengths("up to " + human_size(j["memmove_max"]), "memmove");
 	if (j["probe_from"].is_null())
 		return print_lengths("longer", cached);
@@ -59,8 +56,8 @@ static void print_cpu(const json &j)
 void print_thresholds(const json &j)
 {
 	const u64 direct = j["direct_store_max"];
-	const char *const longer = j["pageable"] == "auto" ? "by the CPU, or staged, as the device says (pageable)" :
-							     "through staging buffers (pageable)";
+	const char *const longer = j["pageable"] == "auto" ? "by the CPU, or staged, as the device says" :
+							     "through staging buffers";
 
 	print_cpu(j);
 	print_line("With the settings in force:");
@@ -70,10 +67,6 @@ void print_thresholds(const json &j)
 	} else {
 		print_lengths("pageable, any length", longer);
 	}
-	if (j["stripe_from"].is_null())
-		print_lengths("pinned, any length", "one engine (stripe)");
-	else
-		print_lengths("pinned, from " + human_size(j["stripe_from"]), "all engines of the device (stripe)");
 	print_line("");
 }
 

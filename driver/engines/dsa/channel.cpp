@@ -16,7 +16,8 @@ using dma::opcode;
 static constexpr u64 shared_bytes = 4096;
 /* A stop waits for the end of a batch, on a machine whose CPUs are all busy, too. */
 static constexpr u64 batch_ms = 2000;
-static constexpr u32 batch_requests = 32;
+/* Also on a machine whose copies are slow. */
+static constexpr u64 batch_bytes = 512 * MiB;
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
@@ -32,7 +33,7 @@ int dsa_channel::open(const dma::channel_config &cfg, u32 size)
 	page_ = reinterpret_cast<shared_page *>(memory());
 	ring_ = reinterpret_cast<work *>(memory() + shared_bytes);
 	done_ = reinterpret_cast<completion *>(ring_ + size);
-	return begin(cfg, owner_.vector(index));
+	return begin(cfg, owner_.vector(index), owner_.has_portals());
 }
 
 void dsa_channel::close()
@@ -73,15 +74,15 @@ void dsa_channel::build(u64 i, const dma::request &r)
 	static constexpr u32 usual = flag_fence | flag_record | flag_record_always;
 	const bool fills = r.op == opcode::fill;
 	const u32 cache = r.flags & dma::flag_cache ? owner_.cache_flag() : 0;
-	const u64 record = iova_of(&done(i));
+	const u64 done_iova = iova_of(&done(i));
 
 	if (r.op == opcode::nop)
-		slot(i) = {0, op_and_flags(operation::noop, usual), record, 0, 0, 0, 0, 0, {}};
+		slot(i) = {0, op_and_flags(operation::noop, usual), done_iova, 0, 0, 0, 0, 0, {}};
 	else
-		slot(i) = {0,      op_and_flags(fills ? operation::fill : operation::move, usual | cache),
-			   record, fills ? pattern_of(r) : r.src,
-			   r.dst,  u32(r.len),
-			   0,      0,
+		slot(i) = {0,         op_and_flags(fills ? operation::fill : operation::move, usual | cache),
+			   done_iova, fills ? pattern_of(r) : r.src,
+			   r.dst,     u32(r.len),
+			   0,         0,
 			   {}};
 	store_relaxed(&done(i).status, u8(0));
 }
@@ -124,7 +125,7 @@ void dsa_channel::submit(u32 requests, bool more)
 	const work &first = slot(sent_ + 1);
 	const bool single = requests == 1;
 
-	raises_ = more || wanted_;
+	raises_ = has_vector() && (more || wanted_);
 	wanted_ = false;
 	const u32 interrupt = raises_ ? u32(flag_interrupt) : 0;
 	const u16 handle = raises_ ? owner_.handle(index) : u16(0);
@@ -141,14 +142,29 @@ void dsa_channel::submit(u32 requests, bool more)
 	w.handle = handle;
 	sent_ += requests;
 	newest_ = sent_;
+	is_batch_ = !single;
 	owner_.submit(index, w);
+}
+
+/* How many of the next requests are the next batch: they are next to each other in the ring, and end soon enough. */
+u32 dsa_channel::next_batch() const
+{
+	const u64 to_end = ring_size - ((sent_ + 1) & (ring_size - 1));
+	const u32 most = u32(std::min({last_ - sent_, to_end, u64(owner_.batch_size())}));
+	u32 n = 1;
+
+	for (u64 bytes = slot(sent_ + 1).size; n < most; n++) {
+		bytes += slot(sent_ + 1 + n).size;
+		if (bytes > batch_bytes)
+			break;
+	}
+	return n;
 }
 
 /* The next batch, if there are requests and the one before is done. */
 void dsa_channel::proceed()
 {
 	std::lock_guard g(batch_lock_);
-	const u64 to_end = ring_size - ((sent_ + 1) & (ring_size - 1));
 
 	if (sent_ == last_)
 		return;
@@ -160,15 +176,17 @@ void dsa_channel::proceed()
 	/* Read after that: a batch that fails now must not count as done. */
 	if (failure())
 		return;
-	const u32 n = u32(std::min({last_ - sent_, to_end, u64(batch_requests)}));
+	const u32 n = next_batch();
 	submit(n, sent_ + n != last_);
 }
 
 /* ---- interrupts ---------------------------------------------------------------------------------------- */
 
-/* A drain completes when the batches before it have, whether they succeed or not. */
+/* A drain completes when the batches before it have, whether they succeed or not. Without a vector the thread polls. */
 void dsa_channel::submit_drain()
 {
+	if (!has_vector())
+		return;
 	raises_ = true;
 	owner_.submit(index,
 		      {0, op_and_flags(operation::drain, flag_interrupt), 0, 0, 0, 0, owner_.handle(index), 0, {}});
@@ -203,14 +221,17 @@ int dsa_channel::reset()
 	return err;
 }
 
-/* A queue whose batches have completed stays enabled. */
+/*
+ * A queue whose batches have completed stays enabled. The record of a batch in which one has failed comes after that
+ * one's, and would be taken for the next batch's: the reset waits for it.
+ */
 int dsa_channel::quiesce()
 {
 	bool idle;
 	{
 		std::lock_guard g(batch_lock_);
 
-		idle = !unsure_ && (!enabled_ || (is_done() && !failure()));
+		idle = !unsure_ && (!enabled_ || (is_done() && !failure() && !has_failed_));
 	}
 	return idle ? 0 : reset();
 }
@@ -219,7 +240,7 @@ void dsa_channel::was_reset()
 {
 	std::lock_guard g(batch_lock_);
 
-	enabled_ = unsure_ = false;
+	enabled_ = unsure_ = has_failed_ = false;
 	completed(this);
 	newest_ = collected();
 }
@@ -236,12 +257,9 @@ int dsa_channel::start(u64 first)
 	if (err)
 		return err;
 	std::lock_guard g(batch_lock_);
-	std::lock_guard holding(collect_lock_);
 	enabled_ = true;
 	sent_ = last_ = newest_ = first - 1;
 	store_relaxed(&page_->batch.status, u8(0));
-	for (u64 i = first; s64(handed() - i) >= 0; i++)
-		store_relaxed(&done(i).status, u8(0));
 	raises_ = false;
 	wanted_ = true;
 	return 0;
@@ -326,6 +344,7 @@ void dsa_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 	const u8 code = failure();
 	const u64 address = status_of(next) ? done(next).address : page_->batch.address;
 
+	has_failed_ |= is_batch_;
 	owner_.clear_error(index);
 	log_debug("%s: channel %u: status 0x%x at 0x%llx", owner_.transport().name(), index, code,
 		  static_cast<unsigned long long>(address));

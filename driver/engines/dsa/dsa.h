@@ -74,6 +74,7 @@ private:
 	u8 status_of(u64 i) const { return load_device(&done(i).status); }
 	u8 failure() const;
 	bool is_done();
+	u32 next_batch() const;
 	void submit(u32 requests, bool more);
 	void submit_drain();
 
@@ -85,10 +86,12 @@ private:
 	bool unsure_ = true;      /* whether it is: it was another channel's, or a command has failed */
 	u64 sent_ = 0, last_ = 0; /* slots that were submitted, and that are to be */
 
-	std::mutex batch_lock_; /* orders batches and drains, and protects what follows */
-	u64 newest_ = 0;        /* last slot of the newest batch */
-	bool raises_ = false;   /* it will raise an interrupt, or a drain behind it */
-	bool wanted_ = false;   /* the next one shall */
+	futex_lock batch_lock_;   /* orders batches and drains, and protects what follows */
+	u64 newest_ = 0;          /* last slot of the newest batch */
+	bool is_batch_ = false;   /* it has several requests */
+	bool has_failed_ = false; /* one of a batch has, since the queue was enabled */
+	bool raises_ = false;     /* it will raise an interrupt, or a drain behind it */
+	bool wanted_ = false;     /* the next one shall */
 };
 
 class dsa_engine final : public dma::ring_engine {
@@ -122,6 +125,9 @@ public:
 	bool copies_overlap() const { return chip_.gencap & gencap_overlap; }
 	u32 cache_flag() const { return chip_.gencap & gencap_cache ? u32(flag_cache1) : 0; }
 	u16 handle(u32 index) const { return chip_.handles[index]; }
+	/* They are mapped. */
+	bool has_portals() const { return portals_.data() != nullptr; }
+	u32 batch_size() const { return 1u << chip_.batch_log2; }
 
 private:
 	int check_identity();
@@ -142,7 +148,7 @@ private:
 	std::mutex command_lock_;
 	struct {
 		u64 gencap = 0, offsets = 0;
-		u32 version = 0, groups = 0, queue_slots = 0, queue_bytes = 0, queues_at = 0;
+		u32 version = 0, groups = 0, queue_slots = 0, queue_bytes = 0, queues_at = 0, batch_log2 = 0;
 		bool has_handles = false, has_opcfg = false;
 		u16 handles[max_channels] = {};
 	} chip_;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/engines/dsa/driver.h"
+#include "driver/dma/registry.h"
 #include "driver/engines/dsa/dsa.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ static constexpr u32 usual_ring = 256;
 /* What a batch may hold must end before a stop does. */
 static constexpr u32 most_xfer_log2 = 24, least_xfer_log2 = 12;
 /* Of a queue: a batch, the one before whose record is not written yet, and drains. */
-static constexpr u32 least_slots = 8, batch_log2 = 6;
+static constexpr u32 least_slots = 8, least_batch_log2 = 5, most_batch_log2 = 7;
 static constexpr u64 command_ms = 2000;
 static constexpr u32 usual_class_up_to = 0x200;
 static constexpr u64 swerr_ack = swerr_valid | swerr_overflow;
@@ -172,9 +172,10 @@ int dsa_engine::check_capabilities(u64 wqcap, u64 grpcap, u64 engcap, u64 opcap)
 					"virtual machine's");
 	if (!(wqcap & wqcap_dedicated))
 		return fail(EOPNOTSUPP, "it has shared work queues only, which need a PASID; VFIO gives none");
-	if ((opcap & needed_ops) != needed_ops || (chip_.gencap >> gencap_batch_shift & 0xf) < batch_log2)
+	chip_.batch_log2 = std::min(u32(chip_.gencap >> gencap_batch_shift & 0xf), most_batch_log2);
+	if ((opcap & needed_ops) != needed_ops || chip_.batch_log2 < least_batch_log2)
 		return fail(EOPNOTSUPP, "it lacks operations, or batches of %u: OPCAP 0x%llx, GENCAP 0x%llx",
-			    1u << batch_log2, static_cast<unsigned long long>(opcap),
+			    1u << least_batch_log2, static_cast<unsigned long long>(opcap),
 			    static_cast<unsigned long long>(chip_.gencap));
 	if ((chip_.gencap >> gencap_xfer_shift & 0x1f) < least_xfer_log2)
 		return fail(EOPNOTSUPP, "it copies no more than 2^%u bytes at a time: 2^%u are needed",
@@ -329,7 +330,7 @@ int dsa_engine::enable_queue(u32 index)
 	int err = write(queue_reg(index, wq_word_mode), u32(wq_dedicated | 1 << wq_priority_shift));
 
 	if (!err)
-		err = write(queue_reg(index, wq_word_limits), xfer | batch_log2 << wq_batch_shift);
+		err = write(queue_reg(index, wq_word_limits), xfer | chip_.batch_log2 << wq_batch_shift);
 	for (u32 i = 0; i < wq_opcfg_words && !err && chip_.has_opcfg; i++)
 		err = write(queue_reg(index, wq_word_opcfg + i), i ? u32(0) : u32(needed_ops));
 	return err ? err : run(command::enable_wq, index);
@@ -377,8 +378,44 @@ dma::ring_channel *dsa_engine::make_channel(u32 index)
 	return new (std::nothrow) dsa_channel(*this, index);
 }
 
-static constexpr dma::pci_id ids[] = {{vendor_intel, id_spr}, {vendor_intel, id_gnrd}, {vendor_intel, id_dmr}};
+static constexpr dma::pci_id ids[] = {
+#include "driver/engines/dsa/ids.inc"
+};
 
-const dma::driver driver = {"dsa", ids, dma::probe_as<dsa_engine>};
+static constexpr dma::named_register registers[] = {
+	{"VERSION", vfio::region_bar0, 4, off_version},     {"GENCAP", vfio::region_bar0, 8, off_gencap},
+	{"WQCAP", vfio::region_bar0, 8, off_wqcap},         {"GRPCAP", vfio::region_bar0, 8, off_grpcap},
+	{"ENGCAP", vfio::region_bar0, 8, off_engcap},       {"OPCAP", vfio::region_bar0, 8, off_opcap},
+	{"OFFSETS", vfio::region_bar0, 8, off_offsets},     {"GENCFG", vfio::region_bar0, 4, off_gencfg},
+	{"GENSTS", vfio::region_bar0, 4, off_gensts},       {"INTCAUSE", vfio::region_bar0, 4, off_intcause},
+	{"CMDSTATUS", vfio::region_bar0, 4, off_cmdstatus}, {"CMDCAP", vfio::region_bar0, 4, off_cmdcap},
+	{"SWERROR", vfio::region_bar0, 8, off_swerror},
+};
+
+static constexpr dma::checklist_item checklist[] = {
+	{"order",
+	 "a batch is submitted when all records of the one before are written, without waiting for its own record",
+	 "lists of more than 32 copies that depend on each other; batch_requests 1 in dsa/channel.cpp: no batches"},
+	{"interrupts", "a drain descriptor with an interrupt behind a batch that runs", "waits that take 50 ms"},
+	{"interrupts", "revoked interrupt handles (INTCAUSE bit 31) are not noticed",
+	 "INTCAUSE; waits that take 50 ms"},
+	{"faults", "ATS stays as the kernel left it",
+	 "a fault that hangs instead of failing: the kernel's option pci=noats"},
+	{"faults", "Reset WQ of a queue whose batch has failed or hangs, without a drain", "CMDSTATUS; SWERROR"},
+};
+
+static constexpr dma::erratum errata[] = {
+	{id_spr, 0xffff,
+	 "843306: Disable WQ may leave wrong translations cached; the driver drains and resets instead"},
+};
+
+extern const dma::driver driver = {"dsa",
+				   ids,
+				   dma::probe_as<dsa_engine>,
+				   registers,
+				   checklist,
+				   errata,
+				   "idxd",
+				   "its work queues are lost to the kernel and to /dev/dsa"};
 
 } // namespace usdma::dsa

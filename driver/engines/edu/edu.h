@@ -1,81 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine and its channels, for the files of this folder and for tests. */
+/*
+ * The driver of QEMU's edu, for the files of this folder and for tests. The device only transfers between its memory
+ * and mapped host memory, one transfer at a time, so each operation is one of softop: by transfers where device memory
+ * is involved or data is copied, else by the CPU. A channel is a ring_channel without hardware: its thread runs them
+ * all.
+ *
+ *   edu_dma.cpp  the device's registers, its interrupt, a transfer
+ *   move.cpp     softop's access to memory
+ *   engine.cpp   probe, memory, reset, channels
+ */
 #pragma once
 
-#include "driver/base/eventfd.h"
-#include "driver/base/unique_fd.h"
-#include "driver/dma/engine.h"
-#include "driver/engines/edu/exec.h"
-
-#include <condition_variable>
-#include <mutex>
-#include <pthread.h>
+#include "driver/dma/ring_engine.h"
+#include "driver/engines/edu/edu_dma.h"
 
 namespace usdma::edu {
 
-class edu_engine;
+/* State shared by all channels of a device, protected by the lock of its host memory, which is held for one transfer.
+ */
+struct shared_state {
+	explicit shared_state(vfio::device &dev) : dma(dev) {}
 
-/* A ring in ordinary memory and a thread that executes it, as a device with rings does in hardware. */
-struct edu_channel final : dma::channel, progress {
-	edu_channel(edu_engine &e, shared_state &state) : owner(&e), exec(state, *this) {}
-	~edu_channel() { end(); }
-
-	/* The engine sets index, eng and ops. */
-	int begin(const dma::channel_config &cfg, u32 size, dma::completion_record *rec, u64 rec_iova);
-	/* Joins the worker, which accesses nothing afterwards. */
-	void end();
-
-	unsigned post(const dma::request *r, unsigned n);
-	bool last_use(const dma::iova_range &where, u64 *seq) const;
-	void ring_doorbell();
-	void arm(unsigned slot, u64 seq);
-	int completion_fd()
-	{
-		if (!irq_[dma::irq_completion].valid())
-			irq_[dma::irq_completion].reset(eventfd_make_for_ring());
-		return irq_fd[dma::irq_completion] = irq_[dma::irq_completion].get();
-	}
-	bool withdraw(u64 seq) { return cmpxchg_seq_cst(&arm_[dma::irq_completion], &seq, ~u64(0)); }
-	unsigned cancel(u64 cookie);
-	int resume();
-	int stop();
-
-	bool should_continue(bool made) override;
-	void pause(deadline until) override;
-
-	edu_engine *owner;
-
-private:
-	static void *thread_main(void *arg);
-	int start_worker();
-	void work();
-	bool next(dma::request *r, u64 *seq);
-	void finish(u64 seq, u8 flags);
-	void halt(u64 seq, u64 cookie, const outcome &o);
-	void raise_armed(bool all);
-	void hold_service(bool wanted);
-	void raise(unsigned slot);
-
-	executor exec;
-	std::vector<dma::request> slots_;
-	dma::completion_record *record_ = nullptr;
-	u32 never_asleep_ = 0;
-	unique_fd irq_[dma::irq_slots];
-	u64 arm_[dma::irq_slots] = {}; /* atomic */
-	dma::channel_config cfg_;
-	u32 held_ = 0; /* coalesced service interrupts, and since when */
-	u64 held_since_ = 0;
-
-	std::mutex lock_; /* protects the fields below, and slots up to tail_ */
-	std::condition_variable changed_, halted_;
-	u64 tail_ = 0;  /* last sequence number of a doorbell */
-	u64 taken_ = 0; /* last one that the worker has started */
-	bool stop_ = false, quit_ = false, is_halted_ = false;
-	pthread_t worker_ = {};
-	bool started_ = false;
+	edu_dma dma;
+	u8 *page = nullptr; /* bounce page of memory_bytes */
+	u64 page_iova = 0;
+	u64 memory_base = 0; /* atomic, as the next */
+	/* Device memory is not in use (set_memory_base): all of it may serve as bounce buffer. */
+	bool memory_unused = true;
 };
 
-class edu_engine final : public dma::engine {
+class edu_engine;
+
+class edu_channel final : public dma::ring_channel {
+public:
+	edu_channel(edu_engine &e, u32 index_);
+
+	int open(const dma::channel_config &cfg, u32 size) override;
+
+private:
+	bool in_hardware(const dma::request &) const override { return false; }
+	void build(u64, const dma::request &) override {}
+	void ring(u64) override {}
+	int start(u64) override { return 0; }
+	int suspend() override { return 0; }
+	int reset() override { return 0; }
+	bool has_halted() override { return false; }
+	int read_halted(bool *out) override
+	{
+		*out = false;
+		return 0;
+	}
+	void read_fault(const dma::request &, dma::fault_reason *, u64 *) override {}
+	void rearm(bool) override {}
+	dma::softop::result execute(const dma::request &r, dma::fault_reason *why, u64 *at) override;
+	void describe_hardware(char *buf, size_t size) override;
+	void close() override;
+	bool has_news(u64) const override { return false; }
+	u64 read_news(u64 next) override { return next - 1; }
+
+	edu_engine &owner_;
+};
+
+class edu_engine final : public dma::ring_engine {
 public:
 	explicit edu_engine(std::unique_ptr<vfio::device> dev);
 	~edu_engine() override;
@@ -85,33 +71,26 @@ public:
 	std::unique_ptr<vfio::device> release();
 
 	const char *driver_name() const override { return "edu"; }
-	int channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out) override;
-	int map(const vfio::dma_area &area) override;
-	int unmap(u64 iova, u64 size) override;
 	int set_memory_base(u64 base) override;
-	int reset() override;
 	int give_up() override;
 	int quiesce() override;
 
+	shared_state &state() { return state_; }
 	const engine_counters &counters() const { return state_.dma.counters(); }
-	void release_index(unsigned index);
 
 private:
+	int setup() override;
+	dma::ring_channel *make_channel(u32 index) override;
 	void stop_all();
 	void wipe();
-	int map_shared();
+	int map_page();
 	int check_reach();
 	int probe_address(u64 high, u64 alias);
-	void unmap_shared();
+	void unmap_page();
 
 	shared_state state_;
 	unique_fd file_; /* backs memory_ */
-	mapping memory_; /* page 0: completion records, page 1: shared_state::page */
-	u64 iova_ = 0;
-	std::mutex lock_; /* protects open_ */
-	u64 open_ = 0;    /* bit i: channel i */
+	mapping memory_; /* shared_state::page */
 };
-
-extern const dma::channel_ops channel_table;
 
 } // namespace usdma::edu

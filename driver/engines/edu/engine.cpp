@@ -1,29 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "driver/base/bits.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "driver/dma/own_memory.h"
+#include "driver/dma/registry.h"
 #include "driver/engines/edu/edu.h"
-#include "driver/engines/edu/driver.h"
 
 #include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <new>
 
 namespace usdma::edu {
 
 static constexpr u32 channel_count = 8, default_ring = 256, max_ring = 65536;
-/* Of the memory that records and the bounce buffer have. */
-static constexpr u64 page = 4096;
-static_assert(channel_count * sizeof(dma::completion_record) <= page);
 
-static u64 shared_size()
+edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : ring_engine(std::move(dev)), state_(*dev_)
 {
-	return align_up(2 * page, os_page_size());
-}
-
-edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev)), state_(*dev_)
-{
+	most_ring_ = max_ring;
 	limits_.max_len = max_length;
 	limits_.channels = channel_count;
 	limits_.engines = 1;
@@ -38,11 +31,12 @@ edu_engine::edu_engine(std::unique_ptr<vfio::device> dev) : engine(std::move(dev
 std::unique_ptr<vfio::device> edu_engine::release()
 {
 	stop_all();
-	return std::move(dev_);
+	return ring_engine::release();
 }
 
 edu_engine::~edu_engine()
 {
+	close_all();
 	if (dev_)
 		stop_all();
 }
@@ -50,9 +44,9 @@ edu_engine::~edu_engine()
 /* All data went through device memory: clear it for the next user. */
 void edu_engine::wipe()
 {
-	if (!iova_ || dev_->lost())
+	if (!state_.page_iova || dev_->lost())
 		return;
-	memset(state_.page, 0, page);
+	memset(state_.page, 0, memory_bytes);
 	if (state_.dma.to_device(state_.page_iova, 0, memory_usable) < 0)
 		log_warn("%s: cannot clear device memory, which still contains data of this program (%s)", dev_->name(),
 			 error_text());
@@ -63,36 +57,31 @@ void edu_engine::stop_all()
 	wipe();
 	/* Stop the device first: no transfer may access unmapped pages. */
 	state_.dma.stop();
-	unmap_shared();
+	unmap_page();
 }
 
-/* Maps one page for records, one as bounce buffer, at the first free address. */
-int edu_engine::map_shared()
+/* The bounce buffer. */
+int edu_engine::map_page()
 {
-	vfio::dma_area area;
-	int err = dma::own_memory_make("usdma-edu", shared_size(), limits_.numa_node, &file_, &memory_);
+	int err = dma::own_memory_make("usdma-edu", os_page_size(), limits_.numa_node, &file_, &memory_);
+	vfio::dma_area area = {.size = memory_.size(), .vaddr = memory_.data(), .fd = file_.get()};
 
+	if (!err)
+		err = dma::own_memory_map(*dev_, &area, &host().next_own);
 	if (err)
 		return err;
-	area = {.size = shared_size(), .vaddr = memory_.data(), .fd = file_.get()};
-	err = dma::own_memory_map(*dev_, &area);
-	if (err)
-		return err;
-	iova_ = area.iova;
-	if (!state_.areas.add(area))
-		return no_memory("the list of DMA areas");
-	state_.page = memory_.data() + page;
-	state_.page_iova = iova_ + page;
+	state_.page = memory_.data();
+	state_.page_iova = area.iova;
 	return 0;
 }
 
-void edu_engine::unmap_shared()
+void edu_engine::unmap_page()
 {
-	if (!iova_ || dev_->lost())
+	if (!state_.page_iova || dev_->lost())
 		return;
-	if (dev_->dma_unmap(iova_, shared_size()) < 0)
+	if (dev_->dma_unmap(state_.page_iova, memory_.size()) < 0)
 		log_warn("%s: %s", dev_->name(), error_text());
-	iova_ = 0;
+	state_.page_iova = 0;
 }
 
 /* A page mapped during this object's lifetime. */
@@ -182,61 +171,40 @@ int edu_engine::start()
 		return err;
 	if (int err = check_reach(); err < 0)
 		return err;
-	if (int err = map_shared(); err < 0)
+	if (int err = map_page(); err < 0)
 		return err;
 	log_info("%s: edu over %s, interrupts %s", dev_->name(), dev_->backend(),
 		 state_.dma.has_interrupt() ? "by MSI" : "none: polling");
 	return 0;
 }
 
-int edu_engine::channel_open(unsigned index, const dma::channel_config &cfg, dma::channel **out)
+edu_channel::edu_channel(edu_engine &e, u32 index_) : ring_channel(e, e.host(), index_), owner_(e) {}
+
+int edu_channel::open(const dma::channel_config &cfg, u32 size)
 {
-	const u32 size = cfg.ring_size ? cfg.ring_size : default_ring;
-
-	if (index >= channel_count)
-		return fail(EINVAL, "channel %u: there are %u", index, channel_count);
-	if (!is_pow2(size) || size > max_ring)
-		return fail(EINVAL, "ring size %u: a power of two up to %u is needed", size, max_ring);
-	{
-		std::lock_guard guard(lock_);
-
-		if (open_ & bit(index))
-			return fail(EBUSY, "channel %u is open already", index);
-		open_ |= bit(index);
-	}
-	auto *c = new (std::nothrow) edu_channel(*this, state_);
-	const u64 at = index * sizeof(dma::completion_record);
-	int err = -ENOMEM;
-	if (c) {
-		c->ops = &channel_table;
-		c->eng = this;
-		c->index = index;
-		err = c->begin(cfg, size, reinterpret_cast<dma::completion_record *>(memory_.data() + at), iova_ + at);
-	}
-	if (err) {
-		delete c;
-		release_index(index);
-		return fail_in(err, "channel %u", index);
-	}
-	*out = c;
-	return 0;
+	if (int err = make_memory("usdma-edu", sizeof(dma::completion_record)); err < 0)
+		return err;
+	ring_size = size;
+	return begin(cfg, -1);
 }
 
-void edu_engine::release_index(unsigned index)
+void edu_channel::describe_hardware(char *buf, size_t size)
 {
-	std::lock_guard guard(lock_);
+	const engine_counters &n = owner_.counters();
 
-	open_ &= ~bit(index);
+	snprintf(buf, size, "%llu transfers, %llu interrupts",
+		 static_cast<unsigned long long>(load_relaxed(&n.transfers)),
+		 static_cast<unsigned long long>(load_relaxed(&n.interrupts)));
 }
 
-int edu_engine::map(const vfio::dma_area &area)
+void edu_channel::close()
 {
-	return dma::map_listed(*dev_, state_.lock, state_.areas, area);
+	owner_.close(this);
 }
 
-int edu_engine::unmap(u64 iova, u64 size)
+dma::ring_channel *edu_engine::make_channel(u32 index)
 {
-	return dma::unmap_listed(*dev_, state_.lock, state_.areas, iova, size);
+	return new (std::nothrow) edu_channel(*this, index);
 }
 
 int edu_engine::set_memory_base(u64 base)
@@ -248,38 +216,38 @@ int edu_engine::set_memory_base(u64 base)
 	return 0;
 }
 
-int edu_engine::reset()
+/* A function without a reset of its own is stopped, which suffices here. */
+int edu_engine::setup()
 {
-	std::lock_guard guard(state_.lock);
+	std::lock_guard guard(host().lock);
 
 	state_.dma.stop();
-	const int err = dev_->reset();
-	/* If the function has no reset of its own, it is quiesced, which suffices here. */
-	if (err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
-		return err;
 	return state_.dma.restart();
 }
 
-/* Without the lock, which the transfer to be aborted holds: the worker would start the next one. */
+/* Without the lock, which the transfer to be aborted holds: the thread would start the next one. */
 int edu_engine::give_up()
 {
 	state_.dma.give_up();
-	return engine::give_up();
+	return ring_engine::give_up();
 }
 
-/* The driver copies by CPU, too: it must no longer access the areas. */
 int edu_engine::quiesce()
 {
 	state_.dma.give_up();
-	if (!state_.lock.try_lock())
-		return -EAGAIN;
-	state_.areas.clear();
-	state_.lock.unlock();
-	return engine::quiesce();
+	return ring_engine::quiesce();
 }
 
-static constexpr dma::pci_id ids[] = {{pci_vendor, pci_device}};
+static constexpr dma::pci_id ids[] = {
+#include "driver/engines/edu/ids.inc"
+};
 
-const dma::driver driver = {"edu", ids, dma::probe_as<edu_engine>};
+static constexpr dma::named_register registers[] = {
+	{"identification", vfio::region_bar0, 4, reg_id},
+	{"interrupt status", vfio::region_bar0, 4, reg_irq_status},
+	{"DMA command", vfio::region_bar0, 8, reg_dma_cmd},
+};
+
+extern const dma::driver driver = {"edu", ids, dma::probe_as<edu_engine>, registers};
 
 } // namespace usdma::edu

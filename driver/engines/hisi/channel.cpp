@@ -2,7 +2,6 @@
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
-#include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/mmio.h"
 #include "driver/engines/hisi/hisi.h"
@@ -156,7 +155,7 @@ int queue_regs::start(u64 sq, u64 cq, u32 depth, bool has_vector)
 static constexpr u64 page = 4096;
 
 hisi_channel::hisi_channel(hisi_engine &e, u32 index_)
-	: ring_channel(e, e.host(), index_), owner_(e), regs_(e.transport(), e.bar(), e.registers(), index_)
+	: status_channel(e, e.host(), index_), owner_(e), regs_(e.transport(), e.bar(), e.registers(), index_)
 {
 }
 
@@ -166,15 +165,15 @@ int hisi_channel::open(const dma::channel_config &cfg, u32 size)
 	entries_ = std::max(u64(size) * 2, u64(least_depth));
 	const u64 sq_bytes = align_up(entries_ * sizeof(submission), page);
 
-	if (!try_resize(statuses_, entries_))
-		return no_memory("a channel's ring");
+	if (int err = make_statuses(entries_); err < 0)
+		return err;
 	if (int err = make_memory("usdma-hisi", page + sq_bytes + entries_ * sizeof(completion)); err < 0)
 		return err;
 	ring_size = size;
 	page_ = reinterpret_cast<shared_page *>(memory());
 	ring_ = reinterpret_cast<submission *>(memory() + page);
 	done_ = reinterpret_cast<completion *>(memory() + page + sq_bytes);
-	return begin(cfg, owner_.vector(index));
+	return begin(cfg, owner_.vector(index), owner_.bar() != nullptr);
 }
 
 void hisi_channel::close()
@@ -194,7 +193,7 @@ bool hisi_channel::in_hardware(const dma::request &r) const
 /* The device has no operation without an effect: a nop copies an unused word. */
 void hisi_channel::build(u64 i, const dma::request &r)
 {
-	static constexpr u32 control = sqe_copy | sqe_fence | sqe_interrupt;
+	const u32 control = sqe_copy | sqe_fence | sqe_interrupt;
 	submission &s = ring_[entry_of(i)];
 
 	if (r.op == opcode::nop)
@@ -229,74 +228,40 @@ bool hisi_channel::is_valid(u64 read, u64 *word) const
 }
 
 /*
- * With collect_lock_ held. A completion is that of all submissions up to its own ([D]), and has the status of its own.
- * One that names a submission again, or one that was not handed over, says nothing.
+ * A completion is that of all submissions up to its own ([D]), and has the status of its own. One that names a
+ * submission again, or one that was not handed over, says nothing.
  */
-void hisi_channel::read_ring()
-{
-	u64 run = ended_, word;
-
-	for (u64 n = 0; n < entries_ && is_valid(reading_, &word); n++, reading_++) {
-		const u64 ended = run + ((word - entry_of(run)) & (entries_ - 1));
-
-		if (s64(handed() - ended) < 0)
-			continue;
-		for (; run != ended; forgive(++run))
-			;
-		if (word >> cqe_status_shift)
-			store_relaxed(&statuses_[run & (entries_ - 1)], u16(word >> cqe_status_shift));
-	}
-	store_release(&ended_, run);
-}
-
-bool hisi_channel::has_news(u64 next) const
+void hisi_channel::read_reports()
 {
 	u64 word;
 
-	return is_valid(read_shared(&read_), &word) || (s64(read_shared(&ended_) - next) >= 0 && !status_of(next));
+	for (u64 n = 0; n < entries_ && is_valid(reading_, &word); n++, reading_++) {
+		const u64 last = ended() + ((word - entry_of(ended())) & (entries_ - 1));
+
+		if (s64(handed() - last) >= 0 && (last != ended() || word >> cqe_status_shift))
+			set_ended(last, u32(word >> cqe_status_shift));
+	}
 }
 
-u64 hisi_channel::read_news(u64 next)
+bool hisi_channel::has_reports() const
 {
-	read_ring();
-	while (s64(ended_ - next) >= 0 && !status_of(next))
-		next++;
-	return next - 1;
-}
+	u64 word;
 
-void hisi_channel::took_news()
-{
-	store_release(&read_, reading_);
-}
-
-u64 hisi_channel::last_run(u64 done)
-{
-	const u64 run = read_shared(&ended_);
-
-	return s64(run - done) > 0 ? run : done;
-}
-
-/* Status of the first slot that has not completed, if it has run; 0: none has failed. */
-u32 hisi_channel::failure() const
-{
-	const u64 next = collected() + 1;
-
-	return s64(read_shared(&ended_) - next) >= 0 ? status_of(next) : 0;
+	return is_valid(read_shared(&read_), &word);
 }
 
 /* ---- start and stop ---------------------------------------------------------------------------------- */
 
-/* After a reset the device starts at the first entry of the ring: the pending requests are moved there. */
+/* After a reset the device starts at the first entry of the ring: the pending requests are built there. */
 int hisi_channel::start(u64 first)
 {
 	{
 		std::lock_guard holding(collect_lock_);
 
-		std::rotate(ring_, ring_ + entry_of(first), ring_ + entries_);
 		base_ = first;
 		for (u64 n = 0; n < entries_; n++)
 			store_relaxed(&done_[n].word, u64(0));
-		store_release(&ended_, first - 1);
+		clear_statuses(first);
 		reading_ = given_ = 0;
 		store_release(&read_, u64(0));
 	}
@@ -315,18 +280,13 @@ int hisi_channel::suspend()
 
 /* ---- faults ------------------------------------------------------------------------------------------ */
 
-bool hisi_channel::has_halted()
-{
-	completed(this);
-	return failure();
-}
-
 int hisi_channel::read_halted(bool *out)
 {
 	u32 state = 0;
 	const int err = regs_.state(&state);
 
-	*out = has_halted() || state == fsm_halt || state == fsm_abort;
+	completed(this);
+	*out = failure() || state == fsm_halt || state == fsm_abort;
 	return err;
 }
 
@@ -345,6 +305,7 @@ void hisi_channel::read_fault(const dma::request &r, fault_reason *why, u64 *at)
 {
 	const u32 status = failure();
 
+	/* Then it runs what was posted until it is reset, as in [L]. */
 	if (regs_.pause() < 0)
 		log_warn("%s: channel %u: %s", owner_.transport().name(), index, error_text());
 	log_debug("%s: channel %u: status 0x%x", owner_.transport().name(), index, status);

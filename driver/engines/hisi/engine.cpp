@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/engines/hisi/driver.h"
+#include "driver/dma/registry.h"
 #include "driver/engines/hisi/hisi.h"
 
 #include <new>
@@ -113,8 +113,36 @@ dma::ring_channel *hisi_engine::make_channel(u32 index)
 	return new (std::nothrow) hisi_channel(*this, index);
 }
 
-static constexpr dma::pci_id ids[] = {{pci_vendor, pci_device}};
+static constexpr dma::pci_id ids[] = {
+#include "driver/engines/hisi/ids.inc"
+};
 
-const dma::driver driver = {"hisi", ids, dma::probe_as<hisi_engine>};
+/* Where a queue of the other revision would be, public drivers read, too ([D] dumps both). */
+static constexpr dma::named_register registers[] = {
+	{"revision", vfio::region_config, 1, cfg_revision},
+	{"MODE (HIP08)", vfio::region_bar2, 4, hip08_mode},
+	{"CTRL0 of queue 0 (HIP08)", vfio::region_bar2, 4, hip08.queue_base + q_ctrl0},
+	{"FSM of queue 0 (HIP08)", vfio::region_bar2, 4, hip08.queue_base + q_fsm},
+	{"CTRL0 of queue 0 (HIP09)", vfio::region_bar2, 4, hip09.queue_base + q_ctrl0},
+	{"FSM of queue 0 (HIP09)", vfio::region_bar2, 4, hip09.queue_base + q_fsm},
+};
+
+static constexpr dma::checklist_item checklist[] = {
+	{"order", "the fence bit 10 is on every submission", "copies that depend on each other"},
+	{"lengths", "1 MiB a submission", "long copies; a smaller limits_.max_len"},
+	{"interrupts", "interrupts are masked while there is no waiter", "INT_MSK and INT_STS; waits that take 50 ms"},
+	{"faults", "the queue is paused after an error, and reset before it goes on",
+	 "the abort bits of CTRL0, which are clear; the status at log level debug; the state of the queue (FSM)"},
+	{"reset", "FLR_DISABLE is left alone", "a function reset; Linux clears that bit on HIP09"},
+};
+
+extern const dma::driver driver = {"hisi",
+				   ids,
+				   dma::probe_as<hisi_engine>,
+				   registers,
+				   checklist,
+				   {},
+				   "hisi_dma",
+				   "copies of its users in the kernel are the CPU's again"};
 
 } // namespace usdma::hisi

@@ -5,7 +5,7 @@
  *
  * A channel is a queue, a request a submission. All are fenced, so they end in order. The device reports the end of
  * each in the completion ring with a status, and goes on after one that failed, as in both public drivers: so requests
- * behind a failed one may have run. These are not run again; what fails among them is reported as if it had come alone.
+ * behind a failed one may have run. These are not run again, but those that failed.
  *
  *   engine.cpp   probe, interrupts, memory, reset
  *   channel.cpp  a channel: its memory, registers, submissions and completions
@@ -13,6 +13,7 @@
 #pragma once
 
 #include "driver/dma/ring_engine.h"
+#include "driver/dma/status_channel.h"
 #include "driver/hw/hisi_regs.h"
 
 namespace usdma::hisi {
@@ -63,7 +64,7 @@ struct shared_page {
 
 class hisi_engine;
 
-class hisi_channel final : public dma::ring_channel {
+class hisi_channel final : public dma::status_channel {
 public:
 	hisi_channel(hisi_engine &e, u32 index_);
 
@@ -76,7 +77,6 @@ private:
 	int start(u64 first) override;
 	int suspend() override;
 	int reset() override { return regs_.reset(); }
-	bool has_halted() override;
 	int read_halted(bool *out) override;
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override { regs_.mask(false, flush); }
@@ -84,17 +84,12 @@ private:
 	void describe_hardware(char *buf, size_t size) override;
 	void close() override;
 
-	bool has_news(u64 next) const override;
-	u64 read_news(u64 next) override;
-	void took_news() override;
-	u64 last_run(u64 done) override;
-	void forgive(u64 i) override { store_relaxed(&statuses_[i & (entries_ - 1)], u16(0)); }
+	bool has_reports() const override;
+	void read_reports() override;
+	void took_news() override { store_release(&read_, reading_); }
 
 	u64 entry_of(u64 i) const { return (i - base_) & (entries_ - 1); }
-	u32 status_of(u64 i) const { return load_relaxed(&statuses_[i & (entries_ - 1)]); }
-	u32 failure() const;
 	bool is_valid(u64 read, u64 *word) const;
-	void read_ring();
 
 	hisi_engine &owner_;
 	queue_regs regs_;
@@ -106,8 +101,6 @@ private:
 	u64 given_ = 0; /* completions of which the device knows that they were read */
 
 	/* Changed with collect_lock_ held; read by any thread. */
-	std::vector<u16> statuses_;  /* of slots up to ended_ */
-	u64 ended_ = 0;              /* number of the last slot that has a completion */
 	u64 read_ = 0, reading_ = 0; /* completions that were read since the start; the first does not run ahead */
 };
 

@@ -17,7 +17,8 @@ using dma::opcode;
 
 /* Linux waits 100 ms for a suspend and 200 ms for a reset; a machine whose CPUs are all busy takes longer. */
 static constexpr u64 command_ms = 2000, quiesce_ms = 100;
-static constexpr u16 ctrl_run = ctrl_int_rearm | ctrl_err_int | ctrl_err_completion | ctrl_any_err_abort;
+static constexpr u16 ctrl_silent = ctrl_err_completion | ctrl_any_err_abort;
+static constexpr u16 ctrl_run = ctrl_silent | ctrl_int_rearm | ctrl_err_int;
 
 template <class T> int channel_regs::read(u32 reg, T *out)
 {
@@ -131,9 +132,9 @@ int channel_regs::reset()
 	return err;
 }
 
-int channel_regs::arm(u64 chain, u64 completion)
+int channel_regs::arm(u64 chain, u64 completion, bool interrupts)
 {
-	int err = write(chan_ctrl, ctrl_run);
+	int err = write(chan_ctrl, interrupts ? ctrl_run : ctrl_silent);
 
 	if (!err)
 		err = write_address(chan_cmp, completion);
@@ -158,7 +159,7 @@ int ioat_channel::open(const dma::channel_config &cfg, u32 size)
 	page_ = reinterpret_cast<shared_page *>(memory());
 	ring_ = reinterpret_cast<descriptor *>(memory() + page);
 	ring_iova_ = iova() + page;
-	return begin(cfg, owner_.vector(index));
+	return begin(cfg, owner_.vector(index), owner_.bar() != nullptr);
 }
 
 void ioat_channel::close()
@@ -191,7 +192,7 @@ static u32 control_of(opcode op)
 /* A null descriptor of size 0 is an error. The fence: the next one may read what this one writes. */
 void ioat_channel::build(u64 i, const dma::request &r)
 {
-	static constexpr u32 usual = desc_interrupt | desc_completion | desc_fence;
+	const u32 usual = desc_completion | desc_fence | (has_vector() ? u32(desc_interrupt) : 0);
 	const u64 byte = (r.a & 0xff) * 0x0101010101010101;
 
 	ring_[i & (slots_ - 1)] = {r.op == opcode::nop ? 1 : u32(r.len),
@@ -229,7 +230,7 @@ int ioat_channel::start(u64 first)
 	base_ = first - 1;
 	/* The reset has ended the writes of earlier completions. */
 	store_release(&page_->status, u64(0));
-	return regs_.arm(address_of(first), iova() + offsetof(shared_page, status));
+	return regs_.arm(address_of(first), iova() + offsetof(shared_page, status), has_vector());
 }
 
 int ioat_channel::suspend()

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/error.h"
 #include "driver/base/log.h"
-#include "driver/engines/ioat/driver.h"
+#include "driver/dma/registry.h"
 #include "driver/engines/ioat/ioat.h"
 
 #include <algorithm>
-#include <array>
 #include <new>
 
 namespace usdma::ioat {
@@ -126,28 +125,42 @@ dma::ring_channel *ioat_engine::make_channel(u32 index)
 	return new (std::nothrow) ioat_channel(*this, index);
 }
 
-/*
- * [L] init.c, hw.h. Sandy Bridge, Ivy Bridge, Haswell, Broadwell: 0 to 7, e and f of sixteen; those between are parts
- * of the IIO that are no DMA engines. Then Broadwell-DE, Atom S1200, Skylake, Ice Lake.
- */
-static constexpr u16 series[] = {0x3c20, 0x0e20, 0x2f20, 0x6f20}, of_series[] = {0, 1, 2, 3, 4, 5, 6, 7, 0xe, 0xf};
-static constexpr u16 singles[] = {0x6f50, 0x6f51, 0x6f52, 0x6f53, 0x0c50, 0x0c51, 0x0c52, 0x0c53, 0x2021, 0x0b00};
+static constexpr dma::pci_id ids[] = {
+#include "driver/engines/ioat/ids.inc"
+};
 
-static constexpr auto make_ids()
-{
-	std::array<dma::pci_id, std::size(series) * std::size(of_series) + std::size(singles)> ids = {};
-	size_t n = 0;
+static constexpr dma::named_register registers[] = {
+	{"CHANCNT", vfio::region_bar0, 1, reg_chancnt},
+	{"XFERCAP", vfio::region_bar0, 1, reg_xfercap},
+	{"GENCTRL", vfio::region_bar0, 1, reg_genctrl},
+	{"INTRCTRL", vfio::region_bar0, 1, reg_intrctrl},
+	{"VERSION", vfio::region_bar0, 1, reg_version},
+	{"INTRDELAY", vfio::region_bar0, 2, reg_intrdelay},
+	{"DMACAP", vfio::region_bar0, 4, reg_dmacap},
+	{"CHANCTRL of channel 0", vfio::region_bar0, 2, chan_base(0) + chan_ctrl},
+	{"CHANSTS of channel 0", vfio::region_bar0, 8, chan_base(0) + chan_sts},
+	{"CHANERR of channel 0", vfio::region_bar0, 4, chan_base(0) + chan_err},
+};
 
-	for (u16 first : series)
-		for (u16 i : of_series)
-			ids[n++] = {pci_vendor, u16(first + i)};
-	for (u16 id : singles)
-		ids[n++] = {pci_vendor, id};
-	return ids;
-}
+static constexpr dma::checklist_item checklist[] = {
+	{"copy", "versions 3.4: DRSCTL and LTR are left alone", "copies without data"},
+	{"stop", "a stop suspends the channel; if that takes longer than 2 s it is resumed",
+	 "CHANSTS after usdma_stream_abort"},
+};
 
-static constexpr auto ids = make_ids();
+static constexpr dma::erratum errata[] = {
+	{skylake, 0xffff, "reports a version above 3.2, and is used as 3.2"},
+	{atom_s1200, 0xfffc, "a reset of a channel clears the MSI-X table: each vector is set anew"},
+	{broadwell_de, 0xfffc, "a reset of a channel clears the MSI-X table: each vector is set anew"},
+};
 
-const dma::driver driver = {"ioat", ids, dma::probe_as<ioat_engine>};
+extern const dma::driver driver = {"ioat",
+				   ids,
+				   dma::probe_as<ioat_engine>,
+				   registers,
+				   checklist,
+				   errata,
+				   "ioatdma",
+				   "copies and parity of md and others are the CPU's again"};
 
 } // namespace usdma::ioat

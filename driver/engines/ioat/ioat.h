@@ -32,7 +32,7 @@ public:
 	}
 
 	/* After a reset: begins with this chain of descriptors. */
-	int arm(u64 chain, u64 completion);
+	int arm(u64 chain, u64 completion, bool interrupts);
 	/* status: CHANSTS, suspended or halted. */
 	int suspend(u64 *status);
 	/* From any state. */

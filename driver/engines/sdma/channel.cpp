@@ -2,41 +2,16 @@
 /* Opens and closes a channel: its memory, its registers, its slot in the engine. */
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
-#include "driver/base/memfd.h"
-#include "driver/base/memory_limit.h"
+#include "driver/dma/own_memory.h"
 #include "driver/engines/sdma/sdma.h"
 
-#include <fcntl.h>
+#include <algorithm>
 #include <new>
-#include <numa.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace usdma::sdma {
 
 /* In a channel's memory, behind the status block. */
 static constexpr u64 ring_at = 4096;
-
-/* Backed by a memfd, which a server in another process can map but not truncate. */
-static int make_memory(sdma_channel *c, u64 size, int node)
-{
-	if (int err = memfd_make("usdma-ring", size, 0, &c->file); err < 0)
-		return err;
-	if (int err = memory_available(size, "a ring"); err < 0)
-		return err;
-	void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->file.get(), 0);
-	if (p == MAP_FAILED)
-		return fail_map(size, false, "a ring");
-	c->memory = mapping(p, size);
-	if (node >= 0 && numa_available() >= 0 && node <= numa_max_node())
-		numa_tonode_memory(p, size, node);
-	/* Not inherited by a child: the device writes these pages. */
-	madvise(p, size, MADV_DONTFORK);
-	/* Allocate pages now and report an error; later it would be a SIGBUS. */
-	if (fallocate(c->file.get(), 0, 0, off_t(size)) < 0)
-		return fail_errno("cannot get %llu bytes of memory for a ring", static_cast<unsigned long long>(size));
-	return 0;
-}
 
 /*
  * A tag in slot i is valid only when it equals i modulo the ring's size, so i ^ 1 is never valid: whatever
@@ -50,34 +25,19 @@ static void clear_ring(sdma_channel *c)
 	}
 }
 
-int sdma_engine::map_ring(sdma_channel *c, u64 size)
+int sdma_engine::map_ring(sdma_channel *c)
 {
-	vfio::dma_area area;
-	int err = -EEXIST;
-
-	area.size = size;
-	area.vaddr = c->memory.data();
-	area.fd = c->file.get();
+	vfio::dma_area area = {.size = c->memory.size(), .vaddr = c->memory.data(), .fd = c->file.get()};
 	std::lock_guard guard(lock_);
-	/* Reserved for closing as well, which must not fail. */
-	if (!iova_.reserve() || !try_reserve(stuck_, stuck_.size() + channels_.size()))
+
+	/* Reserved for closing, which must not fail. */
+	if (!try_reserve(stuck_, stuck_.size() + channels_.size()))
 		return no_memory("a ring");
-	/* Devices may share an address space: other users' mappings are not in our list. */
-	for (u64 at = iova_.find(size, iova_space::low); at && err == -EEXIST; at = iova_.find(size, at + size)) {
-		area.iova = at;
-		err = dev_->dma_map(area);
-		if (!err) {
-			iova_.take(at, size);
-			c->iova = at;
-			c->file.reset(); /* both sides have mapped it */
-			return 0;
-		}
-	}
-	if (err != -EEXIST)
-		return fail_in(err, "cannot map a ring of %llu bytes for the device",
-			       static_cast<unsigned long long>(size));
-	return fail(ENOSPC, "no free IOVA range for a ring of %llu bytes between 1 GiB and 4 GiB",
-		    static_cast<unsigned long long>(size));
+	if (int err = dma::own_memory_map(*dev_, &area, &next_ring_); err < 0)
+		return err;
+	c->iova = area.iova;
+	c->file.reset(); /* both sides have mapped it */
+	return 0;
 }
 
 void sdma_engine::unmap_ring(sdma_channel *c)
@@ -86,7 +46,7 @@ void sdma_engine::unmap_ring(sdma_channel *c)
 		return;
 	std::lock_guard guard(lock_);
 	if (dev_->dma_unmap(c->iova, c->memory.size()) == 0) {
-		iova_.give(c->iova);
+		next_ring_ = std::min(next_ring_, c->iova);
 		return;
 	}
 	/*
@@ -224,9 +184,9 @@ int sdma_engine::program(sdma_channel *c, u64 first_seq)
 
 int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 {
-	const u64 size = align_up(ring_at + u64(c->ring_size) * sizeof(descriptor), iova_.page_size());
+	const u64 size = align_up(ring_at + u64(c->ring_size) * sizeof(descriptor), page_size_);
 
-	if (int err = make_memory(c, size, limits_.numa_node); err < 0)
+	if (int err = dma::own_memory_make("usdma-ring", size, limits_.numa_node, &c->file, &c->memory); err < 0)
 		return err;
 	c->status = reinterpret_cast<status_block *>(c->memory.data());
 	c->ring = reinterpret_cast<descriptor *>(c->memory.data() + ring_at);
@@ -236,7 +196,7 @@ int sdma_engine::setup(sdma_channel *c, const dma::channel_config &cfg)
 	c->asleep_ordered = sleep_is_ordered();
 	if (dev_->own_connection()) /* not through the kernel's VFIO: its CPU numbers may be those of a guest */
 		c->engine_cpu = &c->status->cpu;
-	if (int err = map_ring(c, size); err < 0)
+	if (int err = map_ring(c); err < 0)
 		return err;
 	c->record_iova = c->iova + offsetof(status_block, record.completed);
 	if (dev_->region_map(vfio::region_bar0, chan_doorbell(c->index), chan_stride, &c->doorbell_page) == 0)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/base/barrier.h"
+#include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
+#include "driver/base/page.h"
 #include "driver/engines/sdma/sdma.h"
 
 #include <algorithm>
@@ -119,22 +122,38 @@ int sdma_engine::setup_vectors()
 	return err;
 }
 
+/* After a failure: not tried again for some seconds. */
+int sdma_engine::connect_completion(u32 vector)
+{
+	static constexpr u64 most_ms = 1000, again_ns = 10 * ns_per_s;
+	unique_fd made(eventfd_make_for_ring());
+	const int fd = made.get();
+
+	if (fd < 0 || now_ns() < connect_again_ns_)
+		return -1;
+	dev_->limit_wait(most_ms);
+	const int err = dev_->irq_set(vfio::irq_msix, vector, {&fd, 1});
+	dev_->limit_wait(0);
+	if (err)
+		connect_again_ns_ = now_ns() + again_ns;
+	if (!err)
+		vectors_[vector] = std::move(made);
+	return err;
+}
+
 int sdma_engine::completion_fd(sdma_channel *c)
 {
 	if (c->completion_vector == no_vector)
 		return -1;
-	std::lock_guard guard(lock_);
+	std::unique_lock guard(connect_lock_, std::try_to_lock);
+	if (!guard)
+		return -1;
 	unique_fd &at = vectors_[c->completion_vector];
 
-	if (!at.valid()) {
-		unique_fd made(eventfd_make_for_ring());
-		const int fd = made.get();
-
-		if (fd < 0 || dev_->irq_set(vfio::irq_msix, c->completion_vector, {&fd, 1}))
-			return -1;
-		at = std::move(made);
-	}
-	return c->irq_fd[dma::irq_completion] = at.get();
+	if (!at.valid() && connect_completion(c->completion_vector))
+		return -1;
+	store_release(&c->irq_fd[dma::irq_completion], at.get());
+	return at.get();
 }
 
 u32 sdma_engine::take_completion_vector(u32 channel)
@@ -174,8 +193,7 @@ int sdma_engine::start()
 
 	if (int err = dev_->limits(&limits); err < 0)
 		return err;
-	if (int err = iova_.init(limits); err < 0)
-		return err;
+	page_size_ = std::max(limits.page_size, os_page_size());
 	if (int err = enable(); err < 0)
 		return err;
 	if (int err = setup_vectors(); err < 0)

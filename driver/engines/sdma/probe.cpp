@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Probes the device: checks its identity, and all register values before they are used. */
 #include "driver/base/error.h"
-#include "driver/engines/sdma/driver.h"
+#include "driver/dma/registry.h"
 #include "driver/engines/sdma/sdma.h"
 
 #include <algorithm>
@@ -184,8 +184,17 @@ static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine
 	return 0;
 }
 
-static constexpr dma::pci_id ids[] = {{pci_vendor, pci_device}};
+static constexpr dma::pci_id ids[] = {
+#include "driver/engines/sdma/ids.inc"
+};
 
-const dma::driver driver = {"sdma", ids, probe};
+static constexpr dma::named_register registers[] = {
+	{"ID", vfio::region_bar0, 4, reg_id},           {"VERSION", vfio::region_bar0, 4, reg_version},
+	{"CAPS", vfio::region_bar0, 8, reg_caps},       {"CHANNELS", vfio::region_bar0, 4, reg_channels},
+	{"ENGINES", vfio::region_bar0, 4, reg_engines}, {"MAX_LEN", vfio::region_bar0, 8, reg_max_len},
+	{"STATUS", vfio::region_bar0, 4, reg_status},   {"VECTORS", vfio::region_bar0, 4, reg_vectors},
+};
+
+extern const dma::driver driver = {"sdma", ids, probe, registers};
 
 } // namespace usdma::sdma

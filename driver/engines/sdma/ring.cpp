@@ -144,8 +144,7 @@ static int ring_completion_fd(dma::channel *ch)
 {
 	sdma_channel *c = to_sdma(ch);
 
-	return likely(ch->irq_fd[dma::irq_completion] >= 0) ? ch->irq_fd[dma::irq_completion] :
-							      c->owner->completion_fd(c);
+	return c->owner->completion_fd(c);
 }
 
 static dma::request request_of(const descriptor *d)

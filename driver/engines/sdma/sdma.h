@@ -3,7 +3,6 @@
  * The driver of the reference engine.
  *   probe.cpp    identity and sanity checks
  *   engine.cpp   memory, interrupts, reset
- *   iova.cpp     IOVA allocation for rings
  *   channel.cpp  opening and closing a channel
  *   ring.cpp     the hot path
  *   recover.cpp  faults: cancel, stop, resume
@@ -30,29 +29,6 @@ int reg_read(vfio::device &dev, u64 offset, u32 *out);
 int reg_read(vfio::device &dev, u64 offset, u64 *out);
 int reg_write(vfio::device &dev, u64 offset, u32 value);
 int reg_write(vfio::device &dev, u64 offset, u64 value);
-
-/*
- * IOVA allocator for rings. lib/core allocates IOVAs above 4 GiB for the user's memory; rings are in [1 GiB, 4
- * GiB), within the device's address limits. First fit; rings are few and long-lived.
- */
-class iova_space {
-public:
-	static constexpr u64 low = 1 * GiB, high = 4 * GiB;
-
-	int init(const vfio::address_limits &limits);
-	/* The first free range at or above from; 0: none. */
-	u64 find(u64 size, u64 from) const;
-	/* Reserves space for one take(); false: out of memory. */
-	[[nodiscard]] bool reserve();
-	void take(u64 iova, u64 size);
-	void give(u64 iova);
-	u64 page_size() const { return page_size_; }
-
-private:
-	std::vector<vfio::range> usable_; /* clipped to [low, high) */
-	std::vector<vfio::range> taken_;  /* sorted */
-	u64 page_size_ = 4096;
-};
 
 class sdma_engine;
 
@@ -102,7 +78,7 @@ public:
 	bool has_completion_irq() const { return hw_caps_ & hw_cap_completion; }
 	/* It never sleeps, or makes our CPUs execute a barrier before it does. */
 	bool sleep_is_ordered() const { return !(hw_caps_ & hw_cap_sleep) || hw_caps_ & hw_cap_sleep_ordered; }
-	int map_ring(sdma_channel *c, u64 size);
+	int map_ring(sdma_channel *c);
 	/*
 	 * Afterwards the device cannot access the ring's memory, or the memory is retained until the device is
 	 * closed.
@@ -120,6 +96,7 @@ private:
 	int enable();
 	u32 waiter_vector(u32 channel) const { return 1 + channel % waiters_; }
 	u32 take_completion_vector(u32 channel);
+	int connect_completion(u32 vector);
 	int count_vectors(u32 *out);
 	int try_vectors(u32 n);
 	int setup_vectors();
@@ -127,11 +104,14 @@ private:
 	int check_config(const dma::channel_config &cfg, u32 ring_size) const;
 	int setup(sdma_channel *c, const dma::channel_config &cfg);
 
-	std::mutex lock_;                      /* channels_, iova_ */
+	std::mutex lock_;                      /* channels_, next_ring_ */
 	std::vector<sdma_channel *> channels_; /* by index; nullptr: closed */
-	iova_space iova_;
+	u64 next_ring_ = 0;                    /* see own_memory_map() */
+	u64 page_size_ = 4096;                 /* of the IOMMU, or of the OS, if that is larger */
 	/* 0: service, for all channels; waiters_: waiters of some channels each; the rest: completions of one each */
 	std::vector<unique_fd> vectors_;
+	std::mutex connect_lock_;  /* of the rest: one thread connects them, see completion_fd() */
+	u64 connect_again_ns_ = 0; /* under it */
 	u32 waiters_ = 1;
 	std::vector<u32> completion_of_; /* of the rest: the channel + 1; 0: free; under lock_ */
 	std::vector<mapping> stuck_;     /* memory of closed channels that the device may still access */

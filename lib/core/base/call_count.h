@@ -4,8 +4,8 @@
 
 #include "driver/base/clock.h"
 #include "driver/base/futex_lock.h"
+#include "driver/base/wakes.h"
 
-#include <algorithm>
 #include <climits>
 
 namespace usdma::core {
@@ -29,11 +29,9 @@ public:
 		u32 n = fetch_or_acq_rel(&n_, draining) | draining;
 
 		for (; n != draining; n = load_acquire(&n_)) {
-			const u64 now = now_ns();
-
-			if (now >= until_ns)
+			if (now_ns() >= until_ns)
 				return false;
-			futex_wait_until(&n_, n, std::min(until_ns, now + recheck_ns));
+			futex_wait_checked(&n_, n, draining, until_ns, recheck_ns);
 		}
 		return true;
 	}

@@ -87,6 +87,16 @@ inline bool ref_if_any(u32 *refs)
 	return n != 0;
 }
 
+/* Of an odd number, modulo 2^64: each step doubles the number of right bits, of which there are three at first. */
+constexpr u64 inverse_of(u64 odd)
+{
+	u64 inverse = odd;
+
+	for (unsigned bits = 3; bits < 64; bits *= 2)
+		inverse *= 2 - odd * inverse;
+	return inverse;
+}
+
 /*
  * T's first member is `alive`, accessed atomically; 0: no object. For objects with handles (T aligned to 64) it
  * is a u64, the handle itself; others may use a u32 of 1. At most max objects. Address space is reserved and
@@ -238,11 +248,18 @@ private:
 	{
 		return (reinterpret_cast<u64>(handle) & below_generation) - u64(kind);
 	}
-	/* Acquire: what is ready has a base_, which at() reads. */
-	bool starts_object(u64 offset) const
+	/*
+	 * The index of an object that starts there; without one, more than any index. Multiplying by the inverse of an
+	 * odd number divides multiples of it, and gives for all others more than the largest quotient.
+	 */
+	static constexpr u64 index_at(u64 offset)
 	{
-		return offset < load_acquire(&ready_) * sizeof(T) && offset % sizeof(T) == 0;
+		constexpr u64 odd = sizeof(T) >> std::countr_zero(sizeof(T));
+
+		return std::rotr(offset, std::countr_zero(sizeof(T))) * inverse_of(odd);
 	}
+	/* Acquire: what is ready has a base_, which at() reads. */
+	bool starts_object(u64 offset) const { return index_at(offset) < load_acquire(&ready_); }
 	/* After the objects: the latest generation of each slot; of the thread that has the object, or under lock_. */
 	u64 *generations() { return reinterpret_cast<u64 *>(base_ + cap_); }
 	/* After these: a stack of free_ indices of unused slots, so that put() needs no memory. */

@@ -43,6 +43,7 @@ static stats_page *make_page()
 	page->head.pid = u32(getpid());
 	page->head.slots = stats_slots;
 	page->head.hw_queues = stats_hw_queues;
+	page->head.wakes = *wakes;
 	memcpy(page->head.magic, stats_magic, sizeof(stats_magic));
 	return page;
 }
@@ -61,7 +62,10 @@ static stats_page *page_or_new()
 	std::lock_guard guard(make_lock);
 
 	if (!made_page)
-		store_release(&made_page, make_page());
+		if (stats_page *const page = make_page()) {
+			store_release(&wakes, &page->head.wakes);
+			store_release(&made_page, page);
+		}
 	return made_page;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "driver/base/types.h"
+#include "driver/base/wakes.h"
 
 namespace usdma::core {
 
@@ -44,7 +45,8 @@ struct alignas(4096) stats_head {
 	u32 slots, hw_queues; /* the arrays' sizes */
 	u64 retained_devices; /* devices lost and closed that may still write */
 	u64 retained_bytes;   /* host memory retained for them */
-	u64 reserved[3];
+	wake_counts wakes;    /* of all threads */
+	u64 reserved;
 	stats_slot slot[stats_slots];
 	stats_memory_use memory[stats_slots];
 };

@@ -132,9 +132,10 @@ void add_source(const void *at, frame *f)
 
 /* ---- names -------------------------------------------------------------------------------------------- */
 
-bool is_front_end(const std::string &module)
+bool is_of_project(const std::string &module)
 {
-	static constexpr std::string_view names[] = {"libascendcl.so", "libacl_rt.so", "libhccl", "libruntime.so",
+	static constexpr std::string_view names[] = {"libusdma.so",     "libusdma-check.so", "libascendcl.so",
+						     "libacl_rt.so",    "libhccl",           "libruntime.so",
 						     "libascend_hal.so"};
 
 	for (const std::string_view name : names)
@@ -168,7 +169,7 @@ frame frame_of(const void *address)
 	dladdr(reinterpret_cast<const void *>(&frame_of), &own);
 	f.module = base_name(i.dli_fname);
 	f.offset = u64(at - static_cast<const char *>(i.dli_fbase));
-	f.own = i.dli_fbase == own.dli_fbase || is_front_end(f.module);
+	f.own = i.dli_fbase == own.dli_fbase || is_of_project(f.module);
 	if (i.dli_sname)
 		f.function = i.dli_sname;
 	if (!f.own && !f.module.starts_with("libc.so"))

@@ -14,19 +14,12 @@ static race_signal *signal_at(race_signal **at)
 	return *at;
 }
 
-void race_record(context_id s, race_signal **at)
+static void record_made(race_state &r, context_id s, race_signal **at)
 {
-	within_race([&](race_state &r) {
-		race_signal *const sig = signal_at(at);
+	race_signal *const sig = signal_at(at);
 
-		sig->by = s;
-		r.order.submit_signal(s, r.host, sig->given);
-	});
-}
-
-void race_record_wait(context_id s, race_signal **at)
-{
-	within_race([&](race_state &r) { r.order.submit_wait(s, r.host, signal_at(at)->given); });
+	sig->by = s;
+	r.order.submit_signal(s, r.host, sig->given);
 }
 
 /* It was given in fact: what it waits for in here was given by means unseen. */
@@ -38,17 +31,18 @@ void race_state::reached(const race_signal &s)
 	host_knows();
 }
 
-void race_record_waited(race_signal *const *at)
+void race_records(race_record what, context_id s, race_signal **at)
 {
+	if (what == race_record::deleted)
+		return delete *at;
 	within_race([&](race_state &r) {
-		if (*at)
+		if (what == race_record::made)
+			record_made(r, s, at);
+		else if (what == race_record::wait)
+			r.order.submit_wait(s, r.host, signal_at(at)->given);
+		else if (*at)
 			r.reached(**at);
 	});
-}
-
-void race_signal_delete(race_signal *s)
-{
-	delete s;
 }
 
 /* ---- words ------------------------------------------------------------------------------------------ */
@@ -85,43 +79,57 @@ void race_word_reset(u64 key)
 
 /* ---- host functions --------------------------------------------------------------------------------- */
 
-race_call_signals race_call(context_id s, const void *group, u64 by, const void *token)
+/* Its start, and its end if the stream waits for it. */
+struct race_call {
+	const void *group;
+	u64 by;
+	const void *token;
+	signal_ref start, end;
+};
+
+race_call *race_call_add(context_id s, const void *group, u64 by, const void *token)
 {
-	race_call_signals made;
+	std::unique_ptr<race_call> made;
 
 	within_race([&](race_state &r) {
-		made.start = std::make_shared<order_signal>();
-		r.order.submit_signal(s, r.host, made.start);
+		made = std::make_unique<race_call>(race_call{group, by, token, std::make_shared<order_signal>(), {}});
+		r.order.submit_signal(s, r.host, made->start);
 		/* That of a test's own delivery has no start. */
 		if (by || !token)
-			r.calls[{group, by}].push_back({made.start, s});
+			r.calls[{group, by}].push_back({made->start, s});
 		if (!token)
 			return;
-		made.end = std::make_shared<order_signal>();
-		r.tokens.insert_or_assign(token, made.end);
-		r.order.submit_wait(s, r.host, made.end);
+		made->end = std::make_shared<order_signal>();
+		r.tokens.insert_or_assign(token, made->end);
+		r.order.submit_wait(s, r.host, made->end);
 	});
-	return made;
+	return made.release();
 }
 
 /* The token may be another call's by now, as may the newest of the group. */
-void race_call_refused(const void *group, u64 by, const void *token, const race_call_signals &which)
+static void call_refused(race_state &r, const race_call &c)
 {
-	within_race([&](race_state &r) {
-		if (const auto it = r.calls.find({group, by}); it != r.calls.end()) {
-			std::erase_if(it->second, [&](const race_signal &s) { return s.given == which.start; });
-			if (it->second.empty())
-				r.calls.erase(it);
-		}
-		if (!which.end)
-			return;
-		if (const auto it = r.tokens.find(token); it != r.tokens.end() && it->second == which.end)
-			r.tokens.erase(it);
-		r.order.give(r.host, which.end);
-	});
+	if (const auto it = r.calls.find({c.group, c.by}); it != r.calls.end()) {
+		std::erase_if(it->second, [&](const race_signal &s) { return s.given == c.start; });
+		if (it->second.empty())
+			r.calls.erase(it);
+	}
+	if (!c.end)
+		return;
+	if (const auto it = r.tokens.find(c.token); it != r.tokens.end() && it->second == c.end)
+		r.tokens.erase(it);
+	r.order.give(r.host, c.end);
 }
 
-void race_call_starts(const void *group, u64 by)
+void race_call_made(race_call *c, bool accepted)
+{
+	const std::unique_ptr<race_call> made(c);
+
+	if (!accepted)
+		within_race([&](race_state &r) { call_refused(r, *made); });
+}
+
+static void call_starts(const void *group, u64 by)
 {
 	within_race([&](race_state &r) {
 		const auto it = r.calls.find({group, by});
@@ -135,7 +143,7 @@ void race_call_starts(const void *group, u64 by)
 	});
 }
 
-void race_call_done(const void *token)
+static void call_done(const void *token)
 {
 	within_race([&](race_state &r) {
 		const auto it = r.tokens.find(token);
@@ -145,6 +153,14 @@ void race_call_done(const void *token)
 		r.order.give(r.host, it->second);
 		r.tokens.erase(it);
 	});
+}
+
+void race_call_event(race_event what, const void *of, u64 by)
+{
+	if (what == race_event::call_starts)
+		call_starts(of, by);
+	else
+		call_done(of);
 }
 
 } // namespace usdma::core

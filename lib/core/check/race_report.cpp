@@ -451,13 +451,13 @@ void write_all(int fd, const std::string &text)
 /* In one write: processes may share the file. */
 void append_line(const std::string &line)
 {
-	const std::string &path = config_get().check_report;
+	const std::string &path = config_get().checks.report;
 
 	if (path.empty())
 		return;
 	const unique_fd fd(fd_above_stdio(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)));
 	if (!fd.valid())
-		log_warn("check_report (USDMA_CHECK_REPORT) %s: %s", path.c_str(), strerrordesc_np(errno));
+		log_warn("report (USDMA_CHECK) %s: %s", path.c_str(), strerrordesc_np(errno));
 	else
 		write_all(fd.get(), line);
 }
@@ -470,7 +470,7 @@ std::string file_text(const std::string &path)
 	ssize_t n = 0;
 
 	if (!fd.valid())
-		log_warn("check_suppressions (USDMA_CHECK_SUPPRESSIONS) %s: %s", path.c_str(), strerrordesc_np(errno));
+		log_warn("suppressions (USDMA_CHECK) %s: %s", path.c_str(), strerrordesc_np(errno));
 	while (fd.valid() && (n = read(fd.get(), part, sizeof(part))) > 0)
 		all.append(part, size_t(n));
 	return all;
@@ -479,7 +479,7 @@ std::string file_text(const std::string &path)
 /* A line of the file, that is not empty and no comment, is in the report. */
 bool is_suppressed(const std::string &text)
 {
-	const std::string &path = config_get().check_suppressions;
+	const std::string &path = config_get().checks.suppressions;
 	const std::string lines = path.empty() ? "" : file_text(path);
 
 	for (std::string_view rest = lines; !rest.empty();) {

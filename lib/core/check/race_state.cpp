@@ -50,11 +50,6 @@ void race_state::lost()
 	order.writes_unseen();
 }
 
-bool race_on()
-{
-	return unlikely(config_get().checks.race) && !forked();
-}
-
 void race_no_memory()
 {
 	within_race([](race_state &r) { r.lost(); });
@@ -376,19 +371,18 @@ context_id race_stream_add(u32 number, bool internal)
 {
 	context_id id = 0;
 
-	if (race_on())
-		within_race([&](race_state &r) {
-			id = r.order.add_stream();
-			if (id == ~0u)
-				return;
-			if (r.contexts.size() <= id && !try_resize(r.contexts, id + 1)) {
-				r.order.remove(id);
-				r.lost();
-				id = ~0u;
-				return;
-			}
-			r.contexts[id] = {number, false, internal};
-		});
+	within_race([&](race_state &r) {
+		id = r.order.add_stream();
+		if (id == ~0u)
+			return;
+		if (r.contexts.size() <= id && !try_resize(r.contexts, id + 1)) {
+			r.order.remove(id);
+			r.lost();
+			id = ~0u;
+			return;
+		}
+		r.contexts[id] = {number, false, internal};
+	});
 	return id == ~0u ? 0 : id;
 }
 
@@ -400,22 +394,17 @@ void race_stream_remove(context_id s)
 	});
 }
 
-static __thread unsigned entered;
+static __thread int by_library;
 
-race_entered::race_entered()
+void race_by_library(int change)
 {
-	entered++;
-}
-
-race_entered::~race_entered()
-{
-	entered--;
+	by_library += change;
 }
 
 void race_submit(context_id s, const char *what, std::span<const stream_access> ranges)
 {
-	if (!entered)
-		within_race([&](race_state &r) { r.submit(s, what, ranges); });
+	if (!by_library)
+		within_race([&](race_state &r) { r.submit(s ? s : r.host, what, ranges); });
 }
 
 void race_batch(context_id s, const char *what, std::span<const stream_access> items)
@@ -423,13 +412,7 @@ void race_batch(context_id s, const char *what, std::span<const stream_access> i
 	within_race([&](race_state &r) { r.batch(s, what, items); });
 }
 
-void race_access(const char *what, std::span<const stream_access> ranges)
-{
-	if (!entered)
-		within_race([&](race_state &r) { r.submit(r.host, what, ranges); });
-}
-
-void race_rule(const char *broken, const char *fix)
+void race_breaks(const char *broken, const char *fix)
 {
 	within_race([&](race_state &r) {
 		race_finding f = {};
@@ -469,17 +452,11 @@ void race_unseen_wait(context_id s)
 
 /* ---- frames of an interpreter ----------------------------------------------------------------------- */
 
-u32 race_frames(const std::string &lines)
+u32 race_frames(const std::string &lines, u32 number)
 {
-	u32 frames = 0;
-
-	within_race([&](race_state &r) { frames = r.stacks.texts.number_of(lines); });
-	return frames;
-}
-
-u32 race_frames_enter(u32 frames)
-{
-	return std::exchange(*frames_of_thread(), frames);
+	if (!lines.empty())
+		within_race([&](race_state &r) { number = r.stacks.texts.number_of(lines); });
+	return std::exchange(*frames_of_thread(), number);
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------- */
@@ -518,7 +495,7 @@ static race_dropped dropped_by(const race_state &r)
 			log_warn("check: no memory for the summary");
 		r->lock.unlock();
 	}
-	const int status = int(config_get().check_exit);
+	const int status = int(config_get().checks.exit);
 	if (!race_reports() || !status)
 		return;
 	/* Not all: a thread that reads one has its lock. */

@@ -7,13 +7,12 @@
 
 #include "driver/base/grow.h"
 #include "driver/base/types.h"
+#include "lib/core/config/race.h"
 
 #include <algorithm>
 #include <vector>
 
 namespace usdma::core {
-
-using context_id = u32;
 
 class vector_clock {
 public:

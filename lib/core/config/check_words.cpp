@@ -24,8 +24,28 @@ static bool parse_seed(string_view text, check_words *out)
 	return true;
 }
 
+/* "report=FILE" and the like; false: it is another word, or malformed. */
+static bool parse_value(string_view word, check_words *out)
+{
+	const size_t eq = word.find('=');
+	const string_view name = word.substr(0, eq), value = eq == string_view::npos ? "" : word.substr(eq + 1);
+	u64 status;
+
+	if (name == "report" && !value.empty())
+		out->report = value;
+	else if (name == "suppressions" && !value.empty())
+		out->suppressions = value;
+	else if (name == "exit" && number_parse(value, &status, 0, 255))
+		out->exit = u32(status);
+	else
+		return false;
+	return true;
+}
+
 static bool parse_word(string_view word, check_words *out)
 {
+	if (parse_value(word, out))
+		return true;
 	if (word == "race")
 		return !std::exchange(out->race, true);
 	if (word == "unwritten")
@@ -54,10 +74,11 @@ int check_parse(string_view text, check_words *out)
 		rest = comma == string_view::npos ? string_view() : rest.substr(comma + 1);
 	}
 	if (!good)
-		return fail(EINVAL,
-			    "\"%.*s\" is no check: there are race, unwritten and guard with race, strict, and late, "
-			    "early or shuffle[:SEED], with a comma between two",
-			    int(text.size()), text.data());
+		return fail(
+			EINVAL,
+			"\"%.*s\" is no check: there are race, unwritten and guard with race, strict, late, early "
+			"or shuffle[:SEED], report=FILE, suppressions=FILE and exit=0 to 255, with a comma between two",
+			int(text.size()), text.data());
 	if ((c.unwritten || c.guard) && !c.race)
 		return fail(EINVAL, "\"%.*s\" is no check: %s needs race, as in race,%s", int(text.size()), text.data(),
 			    c.unwritten ? "unwritten" : "guard", c.unwritten ? "unwritten" : "guard");

@@ -20,11 +20,13 @@ struct check_words {
 	bool guard = false;     /* with race: pages in use are protected */
 	bool strict = false;    /* what documents forbid and the interface accepts */
 	u64 seed = 0;
+	std::string report, suppressions; /* files; "": none */
+	u32 exit = 66;                    /* status of a program of which something was reported; 0: its own */
 };
 
 /*
  * "race" and one of "late", "early", "shuffle" and "shuffle:SEED", or one of them; "unwritten" and "guard" with
- * "race"; "strict" with any. -EINVAL with a text.
+ * "race"; "strict" with any; "report=FILE", "suppressions=FILE" and "exit=N" with any. -EINVAL with a text.
  */
 int check_parse(std::string_view text, check_words *out);
 /* The device string with what an embedded software device has to know of the checks. */

@@ -10,8 +10,6 @@
 
 #include "driver/base/log.h"
 #include "driver/base/types.h"
-#include "driver/copy/copy.h"
-#include "driver/vfio/device.h"
 #include "lib/core/config/check_words.h"
 
 #include <string>
@@ -28,9 +26,6 @@ inline constexpr u64 window_slot = 128 * GiB;
 enum class wait_mode : u8 { poll, interrupt, hybrid };
 /* Huge pages of 2 MiB: reserved ones if available, else transparent ones; none; transparent only; reserved only. */
 enum class huge_mode : u8 { automatic, off, advise, require };
-
-/* Stores to staging buffers: cached, non-temporal, or by the length of the copy. */
-enum class store_mode : u8 { automatic, cached, nontemporal };
 
 /* Pageable copies: by the CPU where it can access the device memory; always through staging buffers. */
 enum class pageable_mode : u8 { automatic, staging };
@@ -51,37 +46,36 @@ struct setting_origin {
 	std::string where; /* "FILE:LINE", "USDMA_WAIT"; "" for the rest */
 };
 
+struct race_hooks;
+
 struct config {
-	std::vector<std::string> devices;                 /* see config_device() */
-	std::string device_list, sim_cpus, faults, check; /* as configured */
-	check_words checks;                               /* what check says */
-	std::string check_report, check_suppressions;     /* files; "": none */
-	u32 check_exit = 66;
+	std::vector<std::string> devices;         /* see config_device() */
+	std::string device_list, sim_cpus, check; /* as configured */
+	check_words checks;                       /* what check says */
+	const race_hooks *hooks = nullptr;        /* lib/core/config/race.h; by race and strict */
 	wait_mode wait = wait_mode::hybrid;
 	u32 spin_us = 50;
 	u32 coalesce_count = 1;
 	u32 coalesce_us = 0;
-	u64 stripe = 0;
 	pageable_mode pageable = pageable_mode::automatic;
-	u64 bounce_chunk = 512 * KiB;
-	u32 bounce_count = 8;
-	store_mode bounce_stores = store_mode::automatic;
-	usdma::copy_rows copy_rows = usdma::copy_rows::automatic; /* included in each sim's string */
 	u64 direct_store_max = 4 * KiB;
 	u64 host_arena = 32 * MiB;
 	huge_mode huge_pages = huge_mode::automatic;
 	int numa_node = -1; /* -1: the device's */
 	u32 hang_ms = 30000;
 	u32 reply_ms = 5000;
-	vfio::server_trust trust = vfio::server_trust::checked;
+	std::string net, net_key_file, net_tls = "tcp"; /* docs/hosts.md */
+	u32 net_lost_ms = 30000;
+	std::string host_id; /* 32 hexadecimal digits; "": the boot id */
 	u64 pool_size = 256 * MiB;
-	bool lend_memory = false;
+	bool provide_memory = false;
 	bool dump_memory = false;
 	clear_mode clear_memory = clear_mode::close;
 	u64 pin_limit = 0; /* 0: none */
 	product profile = product::none;
 	std::string refuse; /* names of ACL calls */
 	u64 first_seq = 0;
+	u32 wake_late_ms = 0; /* see driver/base/wakes.h */
 	bool io_uring = true;
 	log_level log = log_level::warn;
 	std::string error;                   /* bad values, reported by the first call that opens a device */
@@ -95,8 +89,8 @@ const config &config_get();
 int config_ready();
 
 /*
- * A device's string as it is opened: that of an embedded software device has the settings faults, sim_cpus, copy_rows
- * and huge_pages and the timing of check, unless it sets them itself.
+ * A device's string as it is opened: that of an embedded software device has the settings sim_cpus and huge_pages and
+ * the timing of check, unless it sets them itself.
  */
 std::string config_device(const config &c, std::string spec);
 

@@ -58,6 +58,11 @@ std::string file_reader::line(const std::string &whole)
 		return quoted(text) + " has no \"=\": write key = value";
 	const std::string key = trimmed(text.substr(0, eq)), value = trimmed(text.substr(eq + 1));
 	const setting *s = setting_find(key);
+	if (const char *const instead = s ? nullptr : setting_removed(key)) {
+		config_add_warning(c, position() + ": " + key +
+					      " is ignored: there is no such setting any more: " + instead);
+		return "";
+	}
 	if (!s)
 		return "no such setting: " + quoted(key) + "; did you mean " + setting_nearest(key) +
 		       "? (usdmactl info lists them)";
@@ -131,8 +136,8 @@ void config_read_file(config *c, const std::string &path, file_policy policy)
 		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) +
 					    " KiB: this is not a configuration file");
 	else if (err && policy == file_policy::home && is_inaccessible(err))
-		c->warning = path + ": cannot be read: " + strerror(err) +
-			     ": its settings are ignored (does HOME belong to another user?)";
+		config_add_warning(c, path + ": cannot be read: " + strerror(err) +
+					      ": its settings are ignored (does HOME belong to another user?)");
 	else if (err)
 		config_add_error(c, path + ": cannot be read: " + strerror(err) +
 					    (policy == file_policy::must ? " (USDMA_CONFIG names it)" : ""));

@@ -4,10 +4,14 @@
 
 #include "driver/base/barrier.h"
 #include "driver/base/cancel.h"
+#include "driver/base/clock.h"
 #include "driver/base/grow.h"
+#include "driver/base/wakes.h"
+#include "driver/base/words.h"
 #include "driver/dma/registry.h"
 #include "lib/core/config/config_file.h"
 #include "lib/core/config/default_devices.h"
+#include "lib/core/config/race.h"
 #include "lib/core/base/slab.h"
 
 #include <cstdlib>
@@ -30,6 +34,11 @@ void config_add_error(config *c, const std::string &text)
 	if (!c->error.empty())
 		c->error += "; ";
 	c->error += text;
+}
+
+void config_add_warning(config *c, const std::string &text)
+{
+	c->warning += (c->warning.empty() ? "" : "; ") + text;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------- */
@@ -70,6 +79,18 @@ static void read_environment(config *c, const config_source &from)
 		if (!value.empty() && !config_put(c, s, value, setting_from::environment, name))
 			config_add_error(c, name + "=" + value + ": it takes " + setting_expects(s));
 	}
+	for (const setting &s : settings_of_tests()) {
+		const std::string name = setting_variable(s), value = variable(from, name.c_str());
+
+		if (!value.empty() && !setting_read(s, value, c))
+			config_add_error(c, name + "=" + value + ": it takes " + setting_expects(s));
+	}
+	for (const auto &[old, instead] : settings_removed()) {
+		const std::string name = environment_name(old);
+
+		if (!variable(from, name.c_str()).empty())
+			config_add_warning(c, name + " is ignored: there is no such setting any more: " + instead);
+	}
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------- */
@@ -88,11 +109,8 @@ std::string config_device(const config &c, std::string spec)
 	std::string cpus;
 
 	if (spec == "sim" || spec.starts_with("sim:")) {
-		add_option(&spec, "faults", c.faults);
 		if (cpus_expand(c.sim_cpus, &cpus))
 			add_option(&spec, "cpus", cpus);
-		if (c.copy_rows != usdma::copy_rows::automatic)
-			add_option(&spec, "copy_rows", setting_show(*setting_find("copy_rows"), c));
 		if (c.huge_pages != huge_mode::automatic)
 			add_option(&spec, "huge", setting_show(*setting_find("huge_pages"), c));
 	}
@@ -113,8 +131,7 @@ static void choose_timing(config *c)
 	if (!c->checks.implied && c->checks.timing >= check_timing::late)
 		check_devices(c);
 	if (c->checks.drawn)
-		c->warning += (c->warning.empty() ? "" : "; ") + std::string("USDMA_CHECK=shuffle:") +
-			      std::to_string(c->checks.seed) + " repeats this order";
+		config_add_warning(c, "USDMA_CHECK=shuffle:" + std::to_string(c->checks.seed) + " repeats this order");
 }
 
 static void choose_devices(config *c)
@@ -125,12 +142,20 @@ static void choose_devices(config *c)
 		config_add_error(c, "devices (USDMA_DEVICES) " + c->device_list + ": " + error_text());
 	if (c->devices.size() > max_devices)
 		config_add_error(c, "devices (USDMA_DEVICES): at most " + std::to_string(max_devices) + " devices");
-	if (c->faults.find_first_of(":,") != std::string::npos)
-		config_add_error(c,
-				 "faults (USDMA_FAULTS) " + c->faults + ": expected rules such as fail@3+drop-irq%2");
 	choose_timing(c);
 	for (std::string &spec : c->devices)
 		spec = config_device(*c, spec);
+}
+
+/* ---- hosts ------------------------------------------------------------------------------------------- */
+
+static void check_host(config *c)
+{
+	u8 id[16];
+
+	if (!c->host_id.empty() && !host_id_parse(c->host_id, id))
+		config_add_error(c, "host_id (USDMA_HOST_ID) " + c->host_id +
+					    ": it takes 32 hexadecimal digits, not all of them 0");
 }
 
 /* ---- together ---------------------------------------------------------------------------------------- */
@@ -153,6 +178,7 @@ static config parse(const config_source &from, const choices *own)
 	if (own)
 		for (const auto &[s, value] : own->made)
 			config_put(&c, *s, value, setting_from::program, "");
+	check_host(&c);
 	choose_devices(&c);
 	return c;
 }
@@ -167,6 +193,7 @@ config config_parse_text(const std::string &path, const std::string &text)
 	config c = fresh();
 
 	config_read_text(&c, path, text);
+	check_host(&c);
 	choose_devices(&c);
 	return c;
 }
@@ -175,6 +202,17 @@ config config_parse_text(const std::string &path, const std::string &text)
 const char *config_env(const char *name)
 {
 	return secure_getenv(name);
+}
+
+/* Without the detector the program opens no device: that nothing was reported would mean nothing. */
+static void load_checks(config *c)
+{
+	if (!c->checks.race && !c->checks.strict)
+		return;
+	if (race_detector(&c->hooks)) {
+		config_add_error(c, std::string("check (USDMA_CHECK): ") + error_text());
+		c->checks.race = c->checks.strict = false;
+	}
 }
 
 /* Reads and publishes the settings. nullptr: no memory. */
@@ -186,9 +224,13 @@ const char *config_env(const char *name)
 	if (!program->in_use) {
 		std::unique_ptr<config> made = try_unique<config>();
 
-		if (!made || !fits([&] { *made = parse({}, &*program); }))
+		if (!made || !fits([&] {
+			    *made = parse({}, &*program);
+			    load_checks(made.get());
+		    }))
 			return nullptr;
 		log_set_level(made->log);
+		store_relaxed(&wake_late_ns, made->wake_late_ms * ns_per_ms);
 		if (!made->warning.empty())
 			log_warn("%s", made->warning.c_str());
 		/* Release: readers see them initialized. */
@@ -228,6 +270,8 @@ static int set(const char *name, const char *value)
 	const setting *s = setting_find(name);
 	config scratch;
 
+	if (const char *const instead = s ? nullptr : setting_removed(name))
+		return fail(ENOENT, "there is no setting \"%.60s\" any more: %s", name, instead);
 	if (!s)
 		return fail(ENOENT, "there is no setting \"%.60s\"; the most similar is %s (usdmactl info lists them)",
 			    name, setting_nearest(name));

@@ -35,7 +35,9 @@ std::vector<std::string> default_devices(const char *vfio_pci)
 		if (e->d_name[0] != '.' && is_supported(std::string(vfio_pci) + "/" + e->d_name))
 			found.emplace_back(e->d_name);
 	std::sort(found.begin(), found.end());
-	return found.empty() ? std::vector<std::string>{"sim", "sim"} : found;
+	/* What public Ascend programs take for granted: NPU 2 exists, 1 GiB for one buffer. Memory is taken when it is
+	 * used. */
+	return found.empty() ? std::vector<std::string>(4, "sim:mem=4G") : found;
 }
 
 } // namespace usdma::core

@@ -6,7 +6,7 @@
 
 namespace usdma::core {
 
-/* Default devices: supported devices bound to vfio-pci, else two software devices. */
+/* Default devices: supported devices bound to vfio-pci, else four software devices of 4 GiB. */
 std::vector<std::string> default_devices(const char *vfio_pci = "/sys/bus/pci/drivers/vfio-pci");
 
 } // namespace usdma::core

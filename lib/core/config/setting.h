@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string_view>
+#include <utility>
 
 #pragma GCC visibility push(default)
 namespace usdma::core {
@@ -25,6 +26,13 @@ struct setting {
 };
 
 std::span<const setting> settings();
+/* Of USDMA_TEST_ variables. */
+std::span<const setting> settings_of_tests();
+/* Settings of earlier versions, and what decides instead; the environment's variable of a name. */
+std::span<const std::pair<const char *, const char *>> settings_removed();
+std::string environment_name(const char *setting);
+/* What decides instead of one; nullptr: there was none. */
+const char *setting_removed(std::string_view name);
 /* By name, case-insensitive; nullptr: none. */
 const setting *setting_find(std::string_view name);
 /* The most similar name. */

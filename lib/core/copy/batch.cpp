@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches of copies: one lock and one doorbell a group. Items that continue the one before share its request. */
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 #include "lib/core/copy/internal.h"
 
 #include <span>
@@ -168,7 +168,8 @@ static inline bool extend(dma::request *last, const dma::request &r, u64 most)
 	return 0;
 }
 
-int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *numbers)
+static int submit_items(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done,
+			op_numbers *numbers)
 {
 	run b(s, expected, numbers);
 	size_t k;
@@ -182,6 +183,13 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 		}
 		if (likely(k))
 			continue;
+		if (unlikely(is_remote(translate_both(items[*done].dst, items[*done].src)))) {
+			numbers->at = *done;
+			if (const int other = remote_copy_items(s, items.from(*done), n - *done, expected, numbers, &k))
+				return other;
+			if (k)
+				continue;
+		}
 		const int late = numbers->may_wait ? copy_run_by_cpu(s, items.from(*done), n - *done, expected, &k) : 0;
 		if (late)
 			return late;
@@ -198,6 +206,16 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 	return 0;
 }
 
+int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done, op_numbers *numbers)
+{
+	const int err = submit_items(s, items, n, expected, done, numbers);
+
+	/* A part of the item that failed may have been accepted. */
+	if (unlikely(err))
+		stream_numbers_end(s, numbers, *done + (err < 0 && err != -EAGAIN));
+	return err;
+}
+
 int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expected, size_t *done)
 {
 	op_numbers numbers = {n};
@@ -205,30 +223,17 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 	return copy_submit(s, items, n, expected, done, &numbers);
 }
 
-static stream_access access_of(const void *address, u64 len, bool writes)
+/* Each item's source, then its destination. */
+static race_use use_of(const void *arg, size_t i)
 {
-	const translation p = translate(address);
-	const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
+	const copy_item one = (*static_cast<const copy_list *>(arg))[i / 2];
 
-	return {{key, p.cls == mem_class::unregistered ? key : key + len}, writes};
+	return i % 2 ? race_use{one.dst, one.len, true} : race_use{one.src, one.len, false};
 }
 
 void copy_check_batch(const stream *s, const copy_list &items, size_t n)
 {
-	std::vector<stream_access> all;
-
-	const bool fit = fits([&] {
-		all.reserve(2 * n);
-		for (size_t i = 0; i < n; i++) {
-			const copy_item one = items[i];
-
-			all.push_back(access_of(one.src, one.len, false));
-			all.push_back(access_of(one.dst, one.len, true));
-		}
-	});
-	if (!fit)
-		return race_no_memory();
-	race_batch(s->order, "copy", all);
+	race().access({.by = s->order, .what = "copy", .batch = true, .n = 2 * n, .use = use_of, .arg = &items});
 }
 
 } // namespace usdma::core

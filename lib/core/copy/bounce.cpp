@@ -16,22 +16,25 @@ namespace usdma::core {
 
 /* ---- parts ------------------------------------------------------------------------------------------ */
 
+static race_use nth_of(const void *arg, size_t i)
+{
+	return static_cast<const race_use *>(arg)[i];
+}
+
 /* Accesses of the CPU, by USDMA_CHECK=race. device: also those to device memory. */
 static void check_cpu(const endpoints &e, u64 len, bool device)
 {
-	stream_access all[2];
-	size_t n = 0;
+	race_use all[2] = {};
 
 	if (likely(!race_on()))
 		return;
 	for (const bool writes : {false, true}) {
 		const translation &p = writes ? e.dst : e.src;
-		const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
 
 		if (p.cls != mem_class::unregistered && (device || is_host(p)))
-			all[n++] = {{key, key + len}, writes};
+			all[writes] = {reinterpret_cast<const void *>(p.dma - p.delta), len, writes};
 	}
-	race_access("copy by the CPU", {all, n});
+	race().access({.what = "copy by the CPU", .n = 2, .use = nth_of, .arg = all});
 }
 
 static int submit_piece(stream *s, void *dst, const void *src, u64 n, u64 *seq, u8 flags = 0)
@@ -53,7 +56,7 @@ static int wait_piece(stream *s, u64 seq, deadline until)
 /* Fills a staging buffer, which the engine reads next. nt: non-temporal stores. */
 static int fill(u8 *mem, const u8 *src, u64 n, bool nt)
 {
-	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
+	const copy_tuning &t = copy_for_cpu();
 
 	return touch({mem, n}, {src, n}, [&] {
 		if (nt && n >= t.probe_min)
@@ -87,7 +90,7 @@ static int stage_in(stream *s, staging &st, bool nt, u8 *dst, const u8 *src, u64
 /* Copies a staging buffer out. For long copies the destination is not in the caches. */
 static int empty(u8 *dst, const u8 *mem, u64 n)
 {
-	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
+	const copy_tuning &t = copy_for_cpu();
 
 	return touch({dst, n}, {mem, n}, [&] { (n < t.probe_min ? t.medium : t.stream)(dst, mem, n); });
 }
@@ -157,9 +160,7 @@ static int relay(stream *from, stream *to, u8 *src_buf, u8 *dst_buf, u64 chunk, 
  */
 static bool nontemporal(const staging &st, u64 len)
 {
-	const store_mode mode = config_get().bounce_stores;
-
-	return mode == store_mode::nontemporal || (mode == store_mode::automatic && len > st.chunk * st.count);
+	return len > st.chunk * st.count;
 }
 
 /*
@@ -239,7 +240,7 @@ static int check_present(const translation &p)
 		       0;
 }
 
-static int check_device_sides(const endpoints &e, const void *dst, const void *src, u64 len)
+int check_device_sides(const endpoints &e, const void *dst, const void *src, u64 len)
 {
 	int err = 0;
 
@@ -296,6 +297,16 @@ static int hold_sides(memory_hold *held, endpoints *e, const void *dst, const vo
 	return err;
 }
 
+/* Looked up once more in parts: what is freed meanwhile stops it. */
+[[gnu::cold]] static int move_remote(const endpoints &e, void *dst, const void *src, u64 len, deadline until)
+{
+	int err = check_device_sides(e, dst, src, len);
+
+	if (!err)
+		err = check_writable(e.dst, dst);
+	return err || !len ? err : remote_run(e, remote_copy_of(dst, src, len), until);
+}
+
 /* Copies between any memory; synchronous, except on -ETIMEDOUT. */
 static int move(endpoints e, void *dst, const void *src, u64 len, deadline until)
 {
@@ -305,6 +316,8 @@ static int move(endpoints e, void *dst, const void *src, u64 len, deadline until
 	memory_hold held;
 	int err;
 
+	if (unlikely(is_remote(e)))
+		return move_remote(e, dst, src, len, until);
 	if (is_pageable(e) && copy_group_by_cpu(&one, 1, len, nullptr))
 		return 0;
 	err = hold_sides(&held, &e, dst, src);
@@ -451,7 +464,7 @@ static int move_each_row(const endpoints &e, const copy_rect &c, deadline until)
 
 static int move_rows(endpoints e, const copy_rect &c, deadline until)
 {
-	const u64 rows = config_get().bounce_chunk / c.width;
+	const u64 rows = staging_chunk / c.width;
 	memory_hold held;
 	int err = hold_sides(&held, &e, c.dst, c.src);
 
@@ -459,6 +472,8 @@ static int move_rows(endpoints e, const copy_rect &c, deadline until)
 		err = check_writable(e.dst, c.dst);
 	if (err)
 		return err;
+	if (is_remote(e))
+		return remote_run(e, {.rect = c, .n = c.height}, until);
 	if (!rows || is_host(e.dst) == is_host(e.src) || is_by_cpu(e))
 		return move_each_row(e, c, until);
 	internal_stream s(is_host(e.src) ? e.dst.slot : e.src.slot, until);
@@ -504,6 +519,11 @@ int fill_sync(device *dev, void *dst, u64 pattern, unsigned pattern_size, u64 le
 		return fill_host(dst, pattern, pattern_size, len);
 	if (const int err = check_present(p))
 		return err;
+	if (is_remote(p)) {
+		const int err = check_range(p, reinterpret_cast<u64>(dst), len, "destination");
+
+		return err || !len ? err : remote_run({p, p}, remote_fill_of(dst, pattern, pattern_size, len), until);
+	}
 	return run_sync(p.slot, until, [&](stream *s) { return fill_async(s, dst, pattern, pattern_size, len); });
 }
 

@@ -47,6 +47,9 @@ int check_memory(const void *p, u64 len, bool writes)
 		return 0;
 	if (writes && at.flags & region_readonly)
 		return fail(EFAULT, "destination %p is registered as read-only", p);
+	/* A link that is down would stop the thread of all files. */
+	if (is_remote(at))
+		return fail(EXDEV, "%p is memory of another machine: copy it to or from memory of this one", p);
 	return check_range(at, reinterpret_cast<u64>(p), len, writes ? "destination" : "source");
 }
 
@@ -65,6 +68,8 @@ int reach_peer(device *dev, translation *p)
 {
 	if (reaches(dev, *p))
 		return 0;
+	if (is_remote(*p))
+		return fail(EXDEV, "it is memory of another machine, which only copies can reach");
 	return p->cls == mem_class::device ? peer_translate(dev, p) : fail_apart(dev);
 }
 
@@ -95,19 +100,38 @@ int submit_found(stream *s, dma::request *r, size_t n, const lookups &found, op_
 	return likely(err != stale) ? err : check_freed(found);
 }
 
-int reachable(stream *s, const void *p, u64 len, const char *which, translation *out)
+static int reach_region(stream *s, const void *p, const char *which, translation *out)
 {
 	*out = translate(p);
 	if (out->cls == mem_class::unregistered)
 		return fail_ordinary(p, which);
 	if (const int err = reach_peer(s->dev, out))
-		return out->cls == mem_class::host ?
+		return out->cls == mem_class::host || is_remote(*out) ?
 			       fail_in(err, "%s %p", which, p) :
 			       fail_in(err, "%s %p lies on device %u, the stream runs on device %u", which, p,
 				       out->slot, s->dev->slot);
-	if (!holds(*out, reinterpret_cast<u64>(p), len))
-		return fail_range(*out, reinterpret_cast<u64>(p), len, which);
 	return 0;
+}
+
+int reachable(stream *s, const void *p, u64 len, const char *which, translation *out)
+{
+	const int err = reach_region(s, p, which, out);
+
+	return err || holds(*out, reinterpret_cast<u64>(p), len) ?
+		       err :
+		       fail_range(*out, reinterpret_cast<u64>(p), len, which);
+}
+
+int reachable_part(stream *s, const void *p, u64 len, const char *which, translation *out, u64 *n)
+{
+	const u64 at = reinterpret_cast<u64>(p);
+	int err = reach_region(s, p, which, out);
+
+	if (!err)
+		err = check_range(*out, at, len, which);
+	if (!err)
+		*n = std::min(*n, left_in(*out, at));
+	return err;
 }
 
 } // namespace usdma::core

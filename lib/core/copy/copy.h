@@ -40,7 +40,9 @@ inline bool is_pageable(const endpoints &e)
 
 /* -EFAULT unless [p, p+len) is allocated device memory, or pinned; which: names it. */
 int check_access(const void *p, u64 len, const char *which);
-/* -EFAULT: neither unregistered memory nor a range of allocated device memory or of pinned memory; writes: read-only.
+/*
+ * -EFAULT: neither unregistered memory nor a range of allocated device memory or of pinned memory; writes: read-only.
+ * -EXDEV: of another machine.
  */
 int check_memory(const void *p, u64 len, bool writes);
 /* Direct path: neither side unregistered. Returns once the copy is in the ring (or the stream's queue). */
@@ -75,6 +77,41 @@ struct copy_item {
 	const void *src;
 	u64 len;
 };
+struct copy_rect {
+	void *dst;
+	u64 dst_pitch;
+	const void *src;
+	u64 src_pitch;
+	u64 width, height;
+};
+
+/* Copies, or one fill, of memory of other machines: a side of each copy, or both. */
+struct remote_work {
+	copy_rect rect = {};              /* its rows; of a fill: the first one's dst */
+	const copy_item *items = nullptr; /* or these, … */
+	u64 n = 1;                        /* … of which there are so many; rows alike */
+	u64 pattern = 0;
+	unsigned pattern_size = 0; /* 0: copies */
+};
+/* A layer above moves such memory, if there is any. */
+struct remote_ops {
+	/* Synchronous. dev: the device of one side. */
+	int (*run)(device *dev, const remote_work &w, deadline until);
+	/* In the order of the stream; its other memory can be accessed by the stream's device. */
+	int (*submit)(stream *s, const remote_work &w, op_numbers *numbers);
+};
+/* Before the first region of it; stays. */
+void copy_set_remote(const remote_ops *ops);
+
+inline bool is_remote(const translation &p)
+{
+	return p.kind == region_kind::remote;
+}
+inline bool is_remote(const endpoints &e)
+{
+	return is_remote(e.dst) || is_remote(e.src);
+}
+
 /* Items in memory, as a front end has them: an array of structures or three arrays. */
 class copy_list {
 public:
@@ -114,13 +151,6 @@ int copy_submit(stream *s, const copy_list &items, size_t n, const sides *expect
 /* By USDMA_CHECK=race: items that a call submitted which promises no order among them. */
 void copy_check_batch(const stream *s, const copy_list &items, size_t n);
 
-struct copy_rect {
-	void *dst;
-	u64 dst_pitch;
-	const void *src;
-	u64 src_pitch;
-	u64 width, height;
-};
 int copy_2d_async(stream *s, const copy_rect &r);
 int copy_2d_sync(device *dev, const copy_rect &r, deadline until);
 
@@ -138,8 +168,9 @@ int write_value_async(stream *s, void *dst, u64 value);
 /* Device or pinned memory. -EOPNOTSUPP: the stream shares its channel, and the CPU cannot access the word. */
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value);
 /*
- * The stream's engine waits until the word is value, and sets it to 0 in the same access. reported: only this device
- * writes it, or waits_wake() is called afterwards. 1: not possible, nothing was done; wait by stream_wait_check().
+ * The stream's engine waits until the word is value, and sets it to 0 in the same access. reported: only devices of
+ * this process write it, or waits_wake() or a ring of the bell (ipc/bell.h) comes afterwards. 1: not possible, nothing
+ * was done; wait by stream_wait_check().
  */
 int take_value_async(stream *s, u64 *word, u64 value, bool reported);
 /* A word was stored that rings of the slot's device may wait for (take_value_async). */

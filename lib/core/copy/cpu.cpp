@@ -6,7 +6,7 @@
 #include "driver/base/cpu.h"
 #include "driver/copy/copy.h"
 #include "driver/copy/unordered.h"
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 #include "lib/core/copy/helper.h"
 #include "lib/core/copy/mapped.h"
 #include "lib/core/copy/internal.h"
@@ -81,7 +81,7 @@ static u8 *cpu_mapping(cpu_view *v, const translation &p, u64 len, u64 total, bo
 /* total: bytes of the whole copy, which select the routine. 1: not possible, nothing was done; stale. */
 static int copy_piece(const endpoints &e, u8 *dst, const u8 *src, u64 n, u64 total)
 {
-	const copy_tuning &t = copy_for_cpu(config_get().copy_rows);
+	const copy_tuning &t = copy_for_cpu();
 	cpu_view dst_view, src_view;
 	memory_hold held;
 
@@ -230,7 +230,7 @@ static bool is_short_pageable(const endpoints &e, const copy_item &i, const side
 	const translation &mem = in ? e.dst : e.src, &host = in ? e.src : e.dst;
 
 	if (i.len - 1 >= helped_from - 1 || !i.dst || !i.src || host.cls != mem_class::unregistered ||
-	    mem.cls != mem_class::device || e.dst.flags & region_readonly ||
+	    mem.cls != mem_class::device || is_remote(mem) || e.dst.flags & region_readonly ||
 	    !holds(mem, reinterpret_cast<u64>(in ? i.dst : i.src), i.len))
 		return false;
 	return !expected ||
@@ -286,7 +286,7 @@ bool is_for_cpu(const copy_item &i, const sides *expected)
 
 size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const sides *expected)
 {
-	cpu_group g = {expected, copy_for_cpu(config_get().copy_rows), total};
+	cpu_group g = {expected, copy_for_cpu(), total};
 	volatile size_t done = 0;
 	const void *bad;
 

@@ -47,7 +47,7 @@ static void advance(translation *p, const void *at, u64 n)
 		*p = translate(at);
 }
 
-/* Copies of more than one request, striped, or across several regions. */
+/* Copies of more than one request, or across several regions. */
 [[gnu::cold]] static int copy_pieces(stream *s, endpoints e, direct_copy *c)
 {
 	int err = check_range(e.dst, address(c->to()), c->left(), "destination");
@@ -81,6 +81,8 @@ static void advance(translation *p, const void *at, u64 n)
 /* Memory of a peer device, or host memory that the stream's device cannot access. */
 [[gnu::cold]] static int copy_to_peer(stream *s, endpoints e, direct_copy *c)
 {
+	if (is_remote(e))
+		return remote_copy_async(s, e, c->to(), c->from(), c->left(), c->numbers);
 	if (is_apart(s->dev, e.dst) || is_apart(s->dev, e.src))
 		return copy_other(s, *c);
 	int err = reach_peer(s->dev, &e.dst);

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fills of host memory by the CPU, and of a device's memory when it is cleared. */
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 #include "lib/core/copy/internal.h"
 
 #include <cstring>
 
 namespace usdma::core {
 
-/* By USDMA_CHECK=race. */
-static void check_fill(const translation &p, u64 len)
+static race_use whole(const void *arg, size_t)
 {
-	const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
-	const stream_access a = {{key, key + len}, true};
-
-	if (p.cls != mem_class::unregistered)
-		race_access("fill by the CPU", {&a, 1});
+	return *static_cast<const race_use *>(arg);
 }
 
 int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
@@ -23,8 +18,11 @@ int fill_host(void *dst, u64 pattern, unsigned size, u64 len)
 
 	if (const int err = check_writable(p, dst))
 		return err;
-	if (race_on())
-		check_fill(p, len);
+	if (race_on()) {
+		const race_use use = {dst, len, true};
+
+		race().access({.what = "fill by the CPU", .n = 1, .use = whole, .arg = &use});
+	}
 	return touch_held({p, p}, {dst, len}, {}, [&] {
 		if (size == 1)
 			memset(dst, int(pattern & 0xff), len);

@@ -75,9 +75,25 @@ inline int check_writable(const translation &dst, const void *at)
 	return dst.flags & region_readonly ? fail(EFAULT, "destination %p is registered as read-only", at) : 0;
 }
 
+/* ---- remote.cpp: memory of other machines --------------------------------------------------------------- */
+
+remote_work remote_copy_of(void *dst, const void *src, u64 len);
+remote_work remote_fill_of(void *dst, u64 pattern, unsigned pattern_size, u64 len);
+/* Checked work, of which e are the first sides. */
+int remote_run(const endpoints &e, const remote_work &w, deadline until);
+int remote_submit(stream *s, const remote_work &w, op_numbers *numbers);
+/* A copy between memory that is not pageable. */
+int remote_copy_async(stream *s, const endpoints &e, void *dst, const void *src, u64 len, op_numbers *numbers);
+int remote_fill_async(stream *s, const translation &p, void *dst, u64 pattern, unsigned pattern_size, u64 len);
+/* The first items of a batch, as long as they are such copies; *done: how many. 1: the first one is of other memory. */
+int remote_copy_items(stream *s, const copy_list &items, size_t n, const sides *expected, op_numbers *numbers,
+		      size_t *done);
+
 /* ---- checks.cpp --------------------------------------------------------------------------------------- */
 
 int fail_range(const translation &p, u64 addr, u64 len, const char *which);
+/* Both ranges are allocated, of devices that are there. */
+int check_device_sides(const endpoints &e, const void *dst, const void *src, u64 len);
 /* -EFAULT if [addr, addr+len) exceeds the allocated memory; p: the translation of addr. */
 int check_range(const translation &p, u64 addr, u64 len, const char *which);
 /* Host memory that dev cannot access: one of the devices is isolated. */
@@ -92,6 +108,11 @@ inline bool is_apart(const device *dev, const translation &p)
 int reach_peer(device *dev, translation *p);
 /* Translates len bytes at p for the stream's engine. */
 int reachable(stream *s, const void *p, u64 len, const char *which, translation *out);
+/*
+ * As reachable(), of memory that may go on in the next region: *n is cut to the end of this one. len: of the whole, or
+ * 1 if it was checked before.
+ */
+int reachable_part(stream *s, const void *p, u64 len, const char *which, translation *out, u64 *n);
 
 /*
  * As stream_submit(). stale: memory was unregistered, and is looked up once more, as for a call made later. What was
@@ -165,18 +186,19 @@ template <class Make> int submit_alone(stream *s, const Make &make)
 	return submit_one(s, &numbers, make);
 }
 
-/* As submit_one() for len bytes, in parts of at most `most`: make(&r, &e, off) for what is at an offset. */
+/* As submit_one() for len bytes, in parts of at most `most`: make(&r, &e, off) for what is at an offset, or less of it.
+ */
 template <class Make> int submit_parts(stream *s, u64 len, u64 most, const Make &make)
 {
 	endpoints first = {};
 	op_numbers numbers;
 	int err = 0;
 
-	for (u64 off = 0, n; off < len && !err; off += n) {
-		n = std::min(len - off, most);
+	for (u64 off = 0, n = 0; off < len && !err; off += n) {
 		err = submit_one(s, &numbers, [&](dma::request *r, endpoints *e) {
-			r->len = n;
+			r->len = std::min(len - off, most);
 			const int bad = make(r, e, off);
+			n = r->len;
 			if (!off)
 				first = *e;
 			/* Other memory at the same address. */

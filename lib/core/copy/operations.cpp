@@ -4,6 +4,7 @@
 #include "lib/core/queue/recover.h"
 #include "lib/core/queue/submit.h"
 #include "lib/core/stream/guard.h"
+#include "lib/core/stream/listen.h"
 #include "lib/core/stream/stopped.h"
 
 namespace usdma::core {
@@ -31,8 +32,10 @@ int fill_async(stream *s, void *dst, u64 pattern, unsigned pattern_size, u64 len
 		return 0;
 	if (const int err = check_pattern(pattern_size, len))
 		return err;
+	if (const translation p = translate(dst); unlikely(is_remote(p)))
+		return remote_fill_async(s, p, dst, pattern, pattern_size, len);
 	return submit_parts(s, len, align_down<u64>(s->max_len, 8), [=](dma::request *r, endpoints *e, u64 off) {
-		if (const int err = reachable(s, at + off, len - off, "destination", &e->dst))
+		if (const int err = reachable_part(s, at + off, off ? 1 : len, "destination", &e->dst, &r->len))
 			return err;
 		r->op = dma::opcode::fill;
 		r->spaces = dma::spaces(e->dst.space, e->dst.space);
@@ -55,7 +58,12 @@ int reduce_async(stream *s, void *dst, const void *src, u64 len, dma::element ty
 	if (!len)
 		return reach_both(s, to, from, 0, "destination", "source", &all);
 	return submit_parts(s, len, align_down<u64>(s->max_len, 8), [=](dma::request *r, endpoints *e, u64 off) {
-		if (const int err = reach_both(s, to + off, from + off, len - off, "destination", "source", e))
+		const u64 rest = off ? 1 : len;
+		int err = reachable_part(s, to + off, rest, "destination", &e->dst, &r->len);
+
+		if (!err)
+			err = reachable_part(s, from + off, rest, "source", &e->src, &r->len);
+		if (err)
 			return err;
 		r->op = dma::opcode::reduce;
 		r->spaces = dma::spaces(e->src.space, e->dst.space);
@@ -90,6 +98,25 @@ static bool cpu_can_access(const translation &p, const void *addr)
 	return word_view(p, addr, dev.get());
 }
 
+static int wait_in_ring(stream *s, const void *addr, u8 how, u64 value)
+{
+	const int err = submit_alone(s, [=](dma::request *r, endpoints *e) {
+		if (const int bad = reachable(s, addr, sizeof(u64), "value", &e->dst))
+			return bad;
+		r->op = dma::opcode::wait;
+		r->arg = how;
+		r->spaces = dma::spaces(e->dst.space, e->dst.space);
+		r->src = e->dst.dma;
+		r->len = sizeof(u64);
+		r->a = value;
+		return 0;
+	});
+
+	if (!err)
+		rings_note_wait();
+	return err;
+}
+
 int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 {
 	translation p;
@@ -108,17 +135,7 @@ int wait_value_async(stream *s, const void *addr, dma::compare cmp, u64 value)
 				    "the CPU cannot access the value %p, and the stream shares its channel: destroy "
 				    "streams that are not needed, or open a device with more channels",
 				    addr);
-	return submit_alone(s, [=](dma::request *r, endpoints *e) {
-		if (const int err = reachable(s, addr, sizeof(u64), "value", &e->dst))
-			return err;
-		r->op = dma::opcode::wait;
-		r->arg = u8(cmp);
-		r->spaces = dma::spaces(e->dst.space, e->dst.space);
-		r->src = e->dst.dma;
-		r->len = sizeof(u64);
-		r->a = value;
-		return 0;
-	});
+	return wait_in_ring(s, addr, u8(cmp), value);
 }
 
 /* Where descriptors have a timing of their own, gates make what they wait for run. */
@@ -132,17 +149,8 @@ int take_value_async(stream *s, u64 *word, u64 value, bool reported)
 {
 	if (!takes_in_ring(s, word))
 		return 1;
-	return submit_alone(s, [=](dma::request *r, endpoints *e) {
-		if (const int err = reachable(s, word, sizeof(u64), "word", &e->dst))
-			return err;
-		r->op = dma::opcode::wait;
-		r->arg = u8(u8(dma::compare::eq) | dma::wait_take | (reported ? dma::wait_reported : 0));
-		r->spaces = dma::spaces(e->dst.space, e->dst.space);
-		r->src = e->dst.dma;
-		r->len = sizeof(u64);
-		r->a = value;
-		return 0;
-	});
+	return wait_in_ring(s, word, u8(u8(dma::compare::eq) | dma::wait_take | (reported ? dma::wait_reported : 0)),
+			    value);
 }
 
 void waits_wake(unsigned slot)

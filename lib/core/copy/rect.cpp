@@ -102,7 +102,9 @@ static int copy_2d_once(stream *s, copy_rect *rect, op_numbers *numbers)
 		err = check_range(e.dst, reinterpret_cast<u64>(c.dst), dst_extent, "destination");
 	if (!err && e.src.cls != mem_class::unregistered)
 		err = check_range(e.src, reinterpret_cast<u64>(c.src), src_extent, "source");
-	if (!err)
+	if (!err && is_remote(e) && !is_pageable(e))
+		err = remote_submit(s, {.rect = c, .n = c.height}, numbers);
+	else if (!err)
 		err = copy_2d_rows(s, e, c, deadline::at_ns(s->until));
 	rect->height = 0;
 	return err;

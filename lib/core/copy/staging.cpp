@@ -11,7 +11,7 @@
 
 namespace usdma::core {
 
-/* Unused buffers of bounce_chunk bytes, all with the same reach. */
+/* Unused buffers, all with the same reach. */
 struct staging_pool {
 	static constexpr size_t max_free = 32;
 	std::mutex lock;
@@ -86,14 +86,13 @@ int staging::buffer_get(const device *dev, u8 **out)
 
 staging::staging(u64 len, const device *dev) : dev_(dev), from_(pool_of(dev))
 {
-	const config &cfg = config_get();
-	const u64 want = (len + cfg.bounce_chunk - 1) / cfg.bounce_chunk;
+	const u64 want = (len + staging_chunk - 1) / staging_chunk;
 
-	chunk = cfg.bounce_chunk;
+	chunk = staging_chunk;
 	/* First: after a loss is detected no buffer that the lost device can access may be used. */
 	devices_note_loss();
 	made_ = host_generation(dev->host_reach);
-	for (; count < std::min({want, u64(cfg.bounce_count), most}); count++) {
+	for (; count < std::min(want, most); count++) {
 		err_ = buffer_get(dev, &bufs_[count].mem);
 		if (err_)
 			break;

@@ -9,6 +9,9 @@ namespace usdma::core {
 /* Frees pooled buffers of an older generation (host_generation_renew()). Called as host_free(). */
 void staging_trim(const device *dev);
 
+/* Bytes of a buffer: fits the caches, and hides the cost of a doorbell. */
+inline constexpr u64 staging_chunk = 512 * KiB;
+
 struct staging_pool;
 
 /* Staging buffers for one copy of len bytes by this device; len 0: none. */
@@ -37,7 +40,7 @@ public:
 	u64 count = 0;
 
 private:
-	static constexpr u64 most = 16;
+	static constexpr u64 most = 8;
 
 	int buffer_get(const device *dev, u8 **out);
 

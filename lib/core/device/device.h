@@ -7,8 +7,8 @@
 #pragma once
 
 #include "driver/base/barrier.h"
-#include "driver/base/biased_lock.h"
 #include "driver/base/clock.h"
+#include "driver/base/futex_lock.h"
 #include "driver/dma/engine.h"
 #include "lib/core/base/call_count.h"
 #include "lib/core/base/fork.h"
@@ -47,7 +47,7 @@ struct irq_line {
 };
 
 struct alignas(64) hw_queue {
-	biased_lock lock;       /* protects the channel's ring and the queues of its streams */
+	futex_lock lock;        /* protects the channel's ring and the queues of its streams */
 	u32 streams = 0;        /* streams that use it; under dev->lock */
 	bool exclusive = false; /* used by one stream: may block the ring in a WAIT */
 	u64 wait_seq = 0;       /* last WAIT posted: until then the ring may be blocked in a WAIT; atomic */
@@ -165,6 +165,8 @@ const char *device_spec(unsigned slot);
 int device_add(const char *spec);
 /* device::reaches of the slot's device; valid even while it is closed, once it was opened. */
 u32 slot_reaches(unsigned slot);
+/* Devices that are open now. */
+u32 device_open_count();
 /* Opens at the first reference. -ENODEV: no such slot; or the error of opening. */
 int device_get(unsigned slot, device **out);
 /* At the last reference: waits for calls in progress and for pending work, then closes. */

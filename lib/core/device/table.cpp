@@ -24,7 +24,8 @@ struct device_table {
 	device *dev[max_devices] = {};
 	int refs[max_devices] = {};
 	const char *added[max_devices] = {}; /* after the configured ones; never removed */
-	unsigned n_added = 0;                /* atomic */
+	unsigned n_added = 0;                /* atomic, as the next one */
+	u32 n_open = 0;
 };
 
 static constinit no_destructor<device_table> table;
@@ -150,6 +151,11 @@ void slot_set_reaches(unsigned slot, u32 reaches)
 	store_relaxed(&reaches_of[slot], reaches);
 }
 
+u32 device_open_count()
+{
+	return load_seq_cst(&table->n_open);
+}
+
 device *device_new()
 {
 	return all_devices->get();
@@ -182,8 +188,10 @@ int device_get(unsigned slot, device **out)
 	}
 	std::lock_guard guard(table->lock);
 	/* A loss before the device was listed may have been missed: force a check. */
-	if (std::exchange(table->dev[slot], dev) != dev)
+	if (std::exchange(table->dev[slot], dev) != dev) {
 		fetch_add_seq_cst(&vfio::losses, 1);
+		fetch_add_seq_cst(&table->n_open, 1);
+	}
 	table->refs[slot]++;
 	*out = dev;
 	return 0;
@@ -200,6 +208,7 @@ static bool drop_ref(device *dev)
 	if (--table->refs[dev->slot])
 		return false;
 	table->dev[dev->slot] = nullptr;
+	fetch_sub_relaxed(&table->n_open, 1);
 	store_release(&dev->alive, u64(0));
 	return true;
 }

@@ -203,6 +203,7 @@ void *caller_main(void *)
 		piece *p = take_todo();
 
 		if (!p) {
+			/* One of them is woken for a request: the others see another number all the same. */
 			futex_wait_until(&disk->posted, seen, now_ns() + caller_recheck_ns);
 			continue;
 		}

@@ -128,6 +128,7 @@ struct file_pass {
 	u64 polled_ns; /* disk_take() was called */
 	u64 checked = 0, lost = 0, closed = 0;
 	u64 full = 0; /* there is no memory to read ahead */
+	bool hung = false;
 };
 static_assert(max_devices <= 64);
 

@@ -557,7 +557,10 @@ static bool step_operation(operation *op, file_pass *pass)
 {
 	if (step_work(op, pass))
 		return true;
-	return !op->finished && hangs(op, pass->polled_ns) ? finish(op, ETIME) : false;
+	if (op->finished || !hangs(op, pass->polled_ns))
+		return false;
+	pass->hung = true;
+	return finish(op, ETIME);
 }
 
 /*

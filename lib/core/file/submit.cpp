@@ -6,6 +6,7 @@
 #include "driver/base/error.h"
 #include "driver/base/futex_lock.h"
 #include "driver/base/grow.h"
+#include "driver/base/wakes.h"
 #include "lib/core/copy/copy.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/stream/task.h"
@@ -131,22 +132,11 @@ static int group_make(stream *s, size_t n, file_requests request, const void *ar
 
 /* ---- USDMA_CHECK=race: an operation counts as accessing its memory, as a copy does ---------------------------- */
 
-/* False: no memory. */
-static bool add_accesses(const file_request &r, std::vector<stream_access> *all)
+static race_use use_of(const void *arg, size_t i)
 {
-	const u64 end = reinterpret_cast<u64>(r.mem) + r.len;
+	const file_request &r = static_cast<const file_group *>(arg)->items[i].r;
 
-	for (u64 at = reinterpret_cast<u64>(r.mem), n; r.op != file_op::sync && at < end; at += n) {
-		const translation p = translate(reinterpret_cast<const void *>(at));
-		const u64 key = race_key(p.space == dma::space::host, p.slot, p.dma);
-
-		if (p.cls == mem_class::unregistered)
-			break;
-		n = std::min(end, p.base + p.size) - at;
-		if (!try_push(*all, stream_access{{key, key + n}, r.op == file_op::read}))
-			return false;
-	}
-	return true;
+	return {r.mem, r.op == file_op::sync ? 0 : r.len, r.op == file_op::read};
 }
 
 static const char *operation_name(const file_group *g)
@@ -156,17 +146,7 @@ static const char *operation_name(const file_group *g)
 
 static void check_accesses(const file_group *g)
 {
-	std::vector<stream_access> all;
-
-	for (size_t i = 0; i < g->n; i++)
-		if (!add_accesses(g->items[i].r, &all))
-			return race_no_memory();
-	if (all.empty())
-		return;
-	if (g->s)
-		race_submit(g->s->order, operation_name(g), all);
-	else
-		race_access(operation_name(g), all);
+	race().access({.by = g->s ? g->s->order : 0, .what = operation_name(g), .n = g->n, .use = use_of, .arg = g});
 }
 
 /* ---- on a stream ---------------------------------------------------------------------------------------------- */
@@ -243,7 +223,7 @@ static bool wait_ended(file_group *g, u64 until_ns)
 	static constexpr u64 step_ns = 1000 * ns_per_ms;
 
 	while (!load_acquire(&g->ended) && now_ns() < until_ns)
-		futex_wait_until(&g->ended, 0, std::min(until_ns, now_ns() + step_ns));
+		futex_wait_checked(&g->ended, 0, 1, until_ns, step_ns);
 	return load_acquire(&g->ended);
 }
 

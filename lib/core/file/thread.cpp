@@ -5,6 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/thread.h"
+#include "driver/base/wakes.h"
 
 #include <poll.h>
 #include <utility>
@@ -38,13 +39,12 @@ void take_new(file_group **end)
 }
 
 /* Steps each, and frees those that are over. */
-bool step_all(file_group **all, u64 polled_ns)
+bool step_all(file_group **all, file_pass *pass)
 {
-	file_pass pass = {polled_ns};
 	bool moved = false;
 
 	for (file_group **at = all; file_group *g = *at;) {
-		moved |= file_step(g, &pass);
+		moved |= file_step(g, pass);
 		if (file_is_over(g)) {
 			*at = g->next;
 			file_group_free(g, false);
@@ -64,33 +64,37 @@ bool take_done()
 	return any;
 }
 
-void rest(bool busy, bool *staging)
+/* False: it was not woken. */
+bool rest(bool busy, bool *staging)
 {
 	pollfd p = {worker->wake_fd, POLLIN, 0};
 	const int n = poll(&p, 1, busy ? recheck_ms : *staging ? keep_ms : -1);
 
 	if (n == 0 && !busy)
 		*staging = pieces_trim();
+	return n > 0;
 }
 
 void *file_main(void *)
 {
 	file_group *all = nullptr;
-	bool staging = false, asleep = false;
+	bool staging = false, asleep = false, checks = false;
 
 	thread_name("usdma-file");
 	for (;;) {
 		file_group **end = &all;
 
 		/* First: what is raised from here on stops the next sleep. */
-		eventfd_clear(worker->wake_fd);
+		const bool woken = eventfd_clear(worker->wake_fd);
 		while (*end)
 			end = &(*end)->next;
 		take_new(end);
-		const u64 polled_ns = now_ns();
+		file_pass pass = {now_ns()};
 		bool moved = take_done();
-		moved |= step_all(&all, polled_ns);
+		moved |= step_all(&all, &pass);
 		disk_flush();
+		if (checks && !woken && moved && !pass.lost && !pass.closed && !pass.hung)
+			wake_missed(worker->wake_fd);
 		staging |= moved;
 		/* Once more: fronts that came before did not raise the eventfd. */
 		if (!moved && !asleep) {
@@ -98,10 +102,10 @@ void *file_main(void *)
 			asleep = true;
 			continue;
 		}
-		if (!moved)
-			rest(all != nullptr, &staging);
-		store_relaxed(&worker->asleep, 0u);
-		asleep = false;
+		/* It counts as asleep while it checks by itself. */
+		checks = !moved && !rest(all != nullptr, &staging);
+		asleep = checks;
+		store_relaxed(&worker->asleep, u32(asleep));
 	}
 }
 

@@ -508,7 +508,7 @@ int heap_attach(device *dev)
 	if (!h)
 		return fail(ENOMEM, "no memory for the device's heap");
 	const dma::engine_limits &lim = dev->eng->limits();
-	const bool own = lim.caps & dma::cap_memory && lim.memory_size && !config_get().lend_memory;
+	const bool own = lim.caps & dma::cap_memory && lim.memory_size && !config_get().provide_memory;
 	const int err = own ? take_own(dev, h.get()) : host_pool_make(dev, h.get());
 
 	if (err)
@@ -638,8 +638,8 @@ static int peer_apply(const device *dev, const device *of, const dma_range *sp, 
 	if (!(load_relaxed(&sp->mapped) & (1u << dev->slot)))
 		return fail(EXDEV, "device %u cannot reach the memory of device %u", dev->slot, of->slot);
 	if (race_on())
-		race_alias(race_key(true, 0, sp->iova), race_key(h->space == dma::space::host, of->slot, h->dma),
-			   sp->size);
+		race().memory(race_memory::alias, memory_key(true, 0, sp->iova), sp->size,
+			      memory_key(h->space == dma::space::host, of->slot, h->dma));
 	p->delta += sp->iova - h->dma;
 	p->dma += sp->iova - h->dma;
 	p->space = dma::space::host;

@@ -40,8 +40,9 @@ static int add_export(device *dev, u64 block, export_map *fresh)
 	if (!fresh->empty())
 		b.closed.splice(b.closed.end(), fresh->begin()->second.closed);
 	if (race_on())
-		race_written(race_key(heap_of(dev)->space == dma::space::host, dev->slot, heap_of(dev)->dma + block),
-			     heap_of(dev)->blocks.size_at(block));
+		race().memory(race_memory::written,
+			      memory_key(heap_of(dev)->space == dma::space::host, dev->slot, heap_of(dev)->dma + block),
+			      heap_of(dev)->blocks.size_at(block), 0);
 	return 0;
 }
 
@@ -76,10 +77,19 @@ static void close_all(exported_block *b)
 	b->closed.clear();
 }
 
+static void (*on_ended)(); /* atomic */
+
+void exports_set_ended(void (*fn)())
+{
+	store_release(&on_ended, fn);
+}
+
 void exports_report()
 {
-	if (unlikely(load_relaxed(&mem_state().exports_ended)) && exchange_acq_rel(&mem_state().exports_ended, 0u))
-		memory_up.exports_ended();
+	if (likely(!load_relaxed(&mem_state().exports_ended)) || !exchange_acq_rel(&mem_state().exports_ended, 0u))
+		return;
+	if (void (*const fn)() = load_acquire(&on_ended))
+		fn();
 }
 
 void exports_close(const device *dev, u64 block)

@@ -21,6 +21,8 @@ int device_memory_fd(device *dev, u64 *offset);
 int device_export(device *dev, u64 block, u32 *closed);
 /* *closed is not accessed any more after this call. dev is only compared: it may be closed already. */
 void device_unexport(const device *dev, u64 block, const u32 *closed);
+/* Called without a lock when exported memory was freed. */
+void exports_set_ended(void (*fn)());
 
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -2,7 +2,6 @@
 #include "lib/core/memory/hold.h"
 
 #include "driver/base/error.h"
-#include "lib/core/check/race.h"
 
 #include <ctime>
 
@@ -11,7 +10,7 @@ namespace usdma::core {
 /* The bytes of a region as devices have them. */
 static u64 first_key(const translation &p)
 {
-	return race_key(p.space == dma::space::host, p.slot, p.base + p.delta);
+	return memory_key(p.space == dma::space::host, p.slot, p.base + p.delta);
 }
 
 /* Release: accesses to what was held before precede it. */
@@ -64,7 +63,7 @@ void memory_hold::drop()
 void hold_wait(const region &removed, deadline until)
 {
 	static constexpr timespec nap = {0, 50000};
-	const u64 first = race_key(removed.space == dma::space::host, removed.slot, removed.base + removed.delta);
+	const u64 first = memory_key(removed.space == dma::space::host, removed.slot, removed.base + removed.delta);
 
 	while (section_holder(first, first + removed.size) && !until.passed())
 		nanosleep(&nap, nullptr);

@@ -29,7 +29,7 @@
 #include "driver/base/mapping.h"
 #include "driver/base/unique_fd.h"
 #include "lib/core/base/section.h"
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 #include "lib/core/device/device.h"
 #include "lib/core/memory/heap.h"
 #include "lib/core/memory/memory.h"
@@ -297,7 +297,7 @@ void heap_unshare(device *dev);
 /* exports.cpp; under mem_state().lock */
 /* The block is freed by the caller: no new imports. */
 void exports_close(const device *dev, u64 block);
-/* After frees, without a lock: the upper layer gives back what the exports of freed blocks hold. */
+/* After frees, without a lock: calls what was given to exports_set_ended() if the memory of exports was freed. */
 void exports_report();
 /* Before the block is reused. True: it is imported; freed by a later exports_reap(). */
 bool exports_hold(device *dev, u64 block);

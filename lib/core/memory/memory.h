@@ -19,7 +19,8 @@
 namespace usdma::core {
 
 enum class mem_class : u8 { unregistered, host, device };
-enum class region_kind : u8 { heap, pinned, registered, vmm, imported };
+/* remote: of another machine. No device reaches it, and its DMA addresses mean nothing. */
+enum class region_kind : u8 { heap, pinned, registered, vmm, imported, remote };
 
 enum region_flags : u32 {
 	region_chains = 1,   /* a copy may continue in the next region (pages of one virtual range) */
@@ -64,6 +65,16 @@ struct translation {
 	u32 number; /* of the region */
 	u64 dma;    /* of the address that was looked up */
 };
+
+/* A byte as a device has it. host: by its IOVA, which is the same for all; else of the memory of a device's slot. */
+constexpr u64 memory_key(bool host, unsigned slot, u64 dma)
+{
+	return host ? dma : u64(1) << 62 | u64(slot) << 56 | (dma & ((u64(1) << 56) - 1));
+}
+inline u64 memory_key(const translation &p)
+{
+	return memory_key(p.space == dma::space::host, p.slot, p.dma);
+}
 
 extern no_destructor<range_map> region_map;
 inline constexpr unsigned translation_entries = 4;
@@ -159,6 +170,8 @@ enum host_register_flags : u32 {
 int host_register(void *ptr, u64 size, u32 flags, const device *dev = nullptr, u64 user = 0);
 /* The tag of the registration that contains ptr; false: there is none. */
 bool host_registration(const void *ptr, u64 *user);
+/* Work of this process in rings or behind gates may access the pinned memory; may be true by mistake. */
+bool host_in_use(const void *mem, u64 len);
 /* -ENOENT: not the start of a registration. -EBUSY: a lost device may still write there; it stays registered. */
 int host_unregister(void *ptr);
 
@@ -268,8 +281,6 @@ struct memory_upcalls {
 	int (*zero)(device *dev, u64 dma, u64 len);
 	/* Checks the device. 0, or -errno if it is dead. */
 	int (*alive)(device *dev);
-	/* Exported memory was freed. No lock is held. */
-	void (*exports_ended)();
 };
 extern const memory_upcalls memory_up;
 

@@ -203,7 +203,7 @@ static unsigned list_of(const deferred_free &item)
 
 static const held_range *holder_of(bool host, unsigned slot, u64 dma, u64 size)
 {
-	const u64 first = race_key(host, slot, dma);
+	const u64 first = memory_key(host, slot, dma);
 
 	return section_holder(first, first + size);
 }

@@ -75,47 +75,12 @@ static void region_retire(region *r)
 
 /* ---- for the race check ----------------------------------------------------------------------------- */
 
-static bool is_followed(const region &r)
-{
-	return r.cls == mem_class::device || r.flags & region_program || r.kind >= region_kind::vmm;
-}
-
-/* A new block of a device: its content is of no one. */
-static bool is_empty(const region &r)
-{
-	return r.cls == mem_class::device && r.kind == region_kind::heap && !(r.flags & region_shared);
-}
-
-static u64 key_of(const region &r)
-{
-	return race_key(r.space == dma::space::host, r.slot, r.base + r.delta);
-}
-
-/* mprotect() is for whole pages: those of a reserved one, for all that is in it. */
-static bool is_unguarded(const region &r)
-{
-	return r.flags & region_readonly || (r.kind < region_kind::vmm && r.page_size > os_page_size());
-}
-
-static const char *region_name(const region &r)
-{
-	return r.cls == mem_class::device        ? "device memory" :
-	       r.kind == region_kind::registered ? "registered memory" :
-						   "pinned memory";
-}
-
-static void add_check(const region &r)
-{
-	race_block_add(
-		{key_of(r), r.size, r.base, region_name(r), r.cls == mem_class::host, !is_empty(r), is_unguarded(r)});
-}
-
 void memory_check_free(const void *ptr)
 {
 	const translation p = race_on() ? translate(ptr) : translation();
 
 	if (p.size && p.base == reinterpret_cast<u64>(ptr))
-		race_block_free(race_key(p.space == dma::space::host, p.slot, p.dma));
+		race().memory(race_memory::freed, memory_key(p), 0, 0);
 }
 
 void memory_check_reset(const u64 *word)
@@ -123,7 +88,7 @@ void memory_check_reset(const u64 *word)
 	const translation p = race_on() ? translate(word) : translation();
 
 	if (p.size)
-		race_word_reset(race_key(p.space == dma::space::host, p.slot, p.dma));
+		race().memory(race_memory::reset, memory_key(p), 0, 0);
 }
 
 /* ---- changes ---------------------------------------------------------------------------------------- */
@@ -147,8 +112,8 @@ int region_add(const region &from, region **out)
 	}
 	if (out)
 		*out = r;
-	if (race_on() && is_followed(from))
-		add_check(from);
+	if (race_on())
+		race().region(from, true);
 	return 0;
 }
 
@@ -158,16 +123,16 @@ void region_remove(region *r)
 
 	if (!load_acquire(&r->number))
 		return;
-	if (race_on() && is_followed(*r) && !region_is_hidden(r))
-		race_block_remove(key_of(*r), r->size, r->base);
+	if (race_on() && !region_is_hidden(r))
+		race().region(*r, false);
 	region_map->remove(r);
 	region_retire(r);
 }
 
 void region_hide(region *r)
 {
-	if (race_on() && is_followed(*r))
-		race_block_remove(key_of(*r), r->size, r->base);
+	if (race_on())
+		race().region(*r, false);
 	store_release(reinterpret_cast<u8 *>(&r->cls), u8(mem_class::unregistered));
 	region_map->renew();
 }
@@ -176,8 +141,8 @@ void region_show(region *r, mem_class cls)
 {
 	store_release(reinterpret_cast<u8 *>(&r->cls), u8(cls));
 	region_map->renew();
-	if (race_on() && is_followed(*r))
-		add_check(*r);
+	if (race_on())
+		race().region(*r, true);
 }
 
 region *region_at(u64 addr)

@@ -58,4 +58,11 @@ bool uses_await(const memory_use &use, u32 reach, deadline until)
 	return over;
 }
 
+bool host_in_use(const void *mem, u64 len)
+{
+	const translation p = translate(mem);
+
+	return p.size && !uses_await({mem, {p.dma, len}}, ~u32(0), deadline::in_ns(0));
+}
+
 } // namespace usdma::core

@@ -3,7 +3,6 @@
 #include "lib/core/queue/hw_queues.h"
 
 #include "driver/base/error.h"
-#include "driver/dma/striped.h"
 #include "lib/core/queue/ring_signal.h"
 
 #include <algorithm>
@@ -53,7 +52,7 @@ static int hwq_open(device *dev, u32 i)
 	l->wait_seq = cfg.first_seq;
 	/* dev->lock excludes other channel opens, and the device is neither being opened nor closed. */
 	dev->eng->transport().set_deadline(open_timeout_ms());
-	err = dma::striped_open(dev->eng.get(), i, cfg, config_get().stripe, &l->ch);
+	err = dev->eng->channel_open(i, cfg, &l->ch);
 	dev->eng->transport().set_deadline(0);
 	if (err)
 		return err;

@@ -27,6 +27,13 @@ static constexpr u64 probe_interval = 100 * ns_per_ms;
 
 enum : u8 { tried_nothing, tried_channel, tried_device };
 
+static u32 failures; /* atomic */
+
+u32 devices_failures()
+{
+	return load_acquire(&failures);
+}
+
 static int dead_error(device *dev)
 {
 	const int err = load_relaxed(&dev->dead);
@@ -47,7 +54,6 @@ static void wake_sleepers(hw_queue *l)
 	/* Must not block: the device's server shares the eventfd, and locks are held here. */
 	if (!eventfd_raise(l->ch->irq_fd[dma::irq_waiter]))
 		log_debug("waking hardware queue %u failed", l->ch->index);
-	signal_recheck(l);
 }
 
 void device_fail(device *dev, int err, const char *why)
@@ -59,11 +65,14 @@ void device_fail(device *dev, int err, const char *why)
 	if (!cmpxchg_seq_cst(&dev->dead, &none, err))
 		return;
 	store_relaxed(&dev->lost_at_ns, now_ns());
+	fetch_add_release(&failures, 1u);
 	log_error("device %u (%s): %s", dev->slot, dev->spec.c_str(), why);
 	std::lock_guard guard(dev->lock);
 	for (auto &l : dev->hw_queues)
-		if (l && l->ch)
+		if (l && l->ch) {
 			wake_sleepers(l.get());
+			signal_lost(l.get());
+		}
 }
 
 /* ---- the channel ------------------------------------------------------------------------------------ */
@@ -85,8 +94,12 @@ static int channel_reset(hw_queue *l)
 {
 	if (const int err = channel_cancel(l))
 		return err;
-	hwq_check_fault(l);
-	return load_relaxed(&l->stuck) ? -EIO : 0;
+	std::lock_guard guard(l->lock);
+	hwq_handle_fault(l);
+	if (load_relaxed(&l->stuck))
+		return -EIO;
+	signal_rearm(l);
+	return 0;
 }
 
 /* ---- the device ------------------------------------------------------------------------------------- */
@@ -99,6 +112,8 @@ static int hwq_restart(hw_queue *l)
 	queue_up.on_reset(l);
 	const int err = l->ch->ops->restart(l->ch);
 	store_relaxed(&l->stuck, u32(err != 0));
+	if (!err)
+		signal_rearm(l);
 	return err;
 }
 
@@ -186,6 +201,7 @@ static void escalate(hw_queue *l)
 		l->tried = tried_nothing;
 	if (l->tried < tried_channel && may_wait(l))
 		return l->hang.restart();
+	fetch_add_release(&failures, 1u);
 	describe(l);
 	if (l->tried < tried_channel) {
 		const int err = channel_reset(l);
@@ -217,7 +233,7 @@ static u64 engine_moved(const hw_queue *of)
 	u64 moved = 0;
 
 	for (auto &l : dev->hw_queues)
-		if (l && l->ch && (of->ch->rings || l->ch->index % engines == of->ch->index % engines))
+		if (l && l->ch && l->ch->index % engines == of->ch->index % engines)
 			moved = std::max(moved, l->hang.moved());
 	return moved;
 }

@@ -19,6 +19,8 @@ void devices_poll();
 void devices_arm_held();
 /* Detects losses only, without rate limit; reads one word if there is none. */
 void devices_note_loss();
+/* Changes with each device that is lost, and each hang: what is then over raises no interrupt. */
+u32 devices_failures();
 /*
  * As devices_poll() for one device, which may be closing; sleepers call it for their own device. 0, or -errno
  * if the device is dead.

@@ -74,10 +74,13 @@ static void end_use(ring_signal *s, u64 got)
 	s->seq = s->nothing;
 }
 
-/* The ring's read has it, or will find it. */
+/*
+ * The ring's read has it, or will find it. Not that of a set: its eventfd may have other signals, which came before its
+ * number had completed.
+ */
 static bool has_come(const ring_signal *s)
 {
-	return s->raised || (!s->is_set && (load_acquire(&s->count) || eventfd_ready(s->fd.get(), POLLIN)));
+	return !s->is_set && (s->raised || load_acquire(s->count) || eventfd_ready(s->fd.get(), POLLIN));
 }
 
 static bool is_idle(ring_signal *s, u64 now)
@@ -106,7 +109,8 @@ static signal_state check(const hw_queue *l, ring_signal *s)
 
 /* ---- its users ---------------------------------------------------------------------------------------- */
 
-static bool take(ring_signal *s, bool is_set)
+/* count: null for a set. */
+static bool take(ring_signal *s, const u64 *count)
 {
 	std::lock_guard guard(s->lock);
 
@@ -117,9 +121,9 @@ static bool take(ring_signal *s, bool is_set)
 	if (s->owed)
 		return false;
 	s->used = true;
-	s->is_set = is_set;
+	s->is_set = !count;
+	s->count = count;
 	s->due = 0;
-	store_relaxed(&s->count, u64(0));
 	fetch_add_relaxed(&s->refs, 1);
 	return true;
 }
@@ -144,16 +148,19 @@ bool signal_is_possible(const hw_queue *l)
 	return l->ch->ops->completion_fd && l->dev->timing < check_timing::late;
 }
 
+void signal_prepare(hw_queue *l)
+{
+	if (unlikely(!load_acquire(&l->signal)) && signal_is_possible(l))
+		l->ch->ops->completion_fd(l->ch);
+}
+
 /* nullptr: this queue has none. */
 static ring_signal *signal_of(hw_queue *l)
 {
-	dma::channel *const ch = l->ch;
+	const int fd = load_acquire(&l->ch->irq_fd[dma::irq_completion]);
 
-	if (likely(l->signal || !signal_is_possible(l)))
-		return l->signal;
-	const int fd = ch->ops->completion_fd(ch);
 	/* Release: recovery reads it without the queue's lock. */
-	if (fd >= 0)
+	if (unlikely(!l->signal && fd >= 0 && signal_is_possible(l)))
 		store_release(&l->signal, signal_new(fd));
 	return l->signal;
 }
@@ -196,12 +203,12 @@ signalling signal_next(hw_queue *l, ring_signal *s, u64 seq)
 	return signalling::armed;
 }
 
-signalling signal_arm(hw_queue *l, u64 seq, ring_signal **out)
+signalling signal_arm(hw_queue *l, u64 seq, const u64 *count, ring_signal **out)
 {
 	if (is_done(l, seq))
 		return signalling::done;
 	ring_signal *const s = signal_of(l);
-	if (!s || !take(s, false))
+	if (!s || !take(s, count))
 		return signalling::none;
 	const signalling how = signal_next(l, s, seq);
 	if (how == signalling::armed)
@@ -215,14 +222,14 @@ ring_signal *signal_hold(hw_queue *l)
 {
 	ring_signal *const s = signal_of(l);
 
-	return s && take(s, true) ? s : nullptr;
+	return s && take(s, nullptr) ? s : nullptr;
 }
 
 bool signal_end(ring_signal *s)
 {
 	{
 		std::lock_guard guard(s->lock);
-		const u64 taken = load_acquire(&s->count), got = taken ? taken : eventfd_clear(s->fd.get());
+		const u64 taken = load_acquire(s->count), got = taken ? taken : eventfd_clear(s->fd.get());
 
 		if (!got)
 			return false;
@@ -261,14 +268,23 @@ void signal_raise(ring_signal *s)
 
 /* ---- the queue ---------------------------------------------------------------------------------------- */
 
+/* Under the lock: the first completion of the queue sees that it has to be monitored. */
+static signal_state check_unused(hw_queue *l)
+{
+	std::lock_guard guard(l->lock);
+
+	if (l->signal)
+		return signal_state::used;
+	store_relaxed(&l->monitored, false);
+	return signal_state::idle;
+}
+
 signal_state signal_check(hw_queue *l)
 {
 	ring_signal *const s = load_acquire(&l->signal);
 
-	if (!s) {
-		store_relaxed(&l->monitored, false);
-		return signal_state::idle;
-	}
+	if (!s)
+		return check_unused(l);
 	std::lock_guard guard(s->lock);
 	const signal_state now = check(l, s);
 	/* Under the lock: a next use sees that it has to be monitored. */
@@ -277,7 +293,7 @@ signal_state signal_check(hw_queue *l)
 	return now;
 }
 
-void signal_recheck(hw_queue *l)
+void signal_lost(hw_queue *l)
 {
 	ring_signal *const s = load_acquire(&l->signal);
 
@@ -286,6 +302,38 @@ void signal_recheck(hw_queue *l)
 	std::lock_guard guard(s->lock);
 	if (s->used && is_over(l, s))
 		replace_signal(s);
+}
+
+/* The number that is armed has not completed as far as its user knows. */
+static void arm_again(hw_queue *l, ring_signal *s)
+{
+	const dma::channel_ops *const ops = l->ch->ops;
+
+	s->due++;
+	ops->arm(l->ch, dma::irq_completion, s->seq);
+	if (is_done(l, s->seq) && ops->withdraw(l->ch, s->seq)) {
+		s->due--;
+		replace_signal(s);
+	}
+}
+
+void signal_rearm(hw_queue *l)
+{
+	ring_signal *const s = l->signal;
+
+	if (!s)
+		return;
+	std::lock_guard guard(s->lock);
+	/* A completion that is in use has the only signal, or none. */
+	if (s->used && !s->is_set && has_come(s))
+		return;
+	eventfd_clear(s->fd.get());
+	s->due = s->owed = 0;
+	if (s->seq != s->nothing)
+		arm_again(l, s);
+	/* The program may not have seen what was cleared. */
+	if (s->used && s->is_set)
+		add_signal(s);
 }
 
 void signal_close(hw_queue *l)

@@ -19,13 +19,13 @@ namespace usdma::core {
 struct ring_signal {
 	static constexpr u64 nothing = ~u64(0);
 
-	u64 count = 0; /* the ring's read stores the signals that it took */
-	unique_fd fd;  /* not the queue's own: the ring may use it after the queue was closed */
+	unique_fd fd; /* not the queue's own: the ring may use it after the queue was closed */
 
 	std::mutex lock; /* protects the rest; nests inside a hardware queue's */
 	bool used = false;
 	bool is_set = false;          /* by a set */
-	bool raised = false;          /* not by the device, since it was armed last */
+	bool raised = false;          /* by the library, since it was armed last */
+	const u64 *count = nullptr;   /* of a completion: as signal_arm() */
 	u64 seq = nothing;            /* armed */
 	u64 due = 0;                  /* signals of this use, that were written or will be … */
 	u64 owed = 0;                 /* … and of earlier uses, that were not consumed */
@@ -44,8 +44,17 @@ enum class signalling : u8 {
 
 /* Its device has such an interrupt, and does not hold back work. */
 bool signal_is_possible(const hw_queue *l);
-/* The next three with the hardware queue's lock held. A signal once seq has completed, or the device is lost. */
-signalling signal_arm(hw_queue *l, u64 seq, ring_signal **out);
+/*
+ * Before the first of the next three, without locks: connects the interrupt, which may take a second if the device's
+ * server does not answer. Then the queue has none yet.
+ */
+void signal_prepare(hw_queue *l);
+/*
+ * The next three with the hardware queue's lock held. A signal once seq has completed, or the device is lost. The
+ * ring's read stores in *count the signals that it took. It belongs to the caller, and is memory that is never
+ * unmapped: the read of a program that finishes a completion before its CQE stores there at any later time.
+ */
+signalling signal_arm(hw_queue *l, u64 seq, const u64 *count, ring_signal **out);
 /* For a set, until signal_release(); nullptr: none. */
 ring_signal *signal_hold(hw_queue *l);
 /* The next signal of that, after the one before has come, or its number has completed. done: there is none. */
@@ -66,8 +75,10 @@ void signal_raise(ring_signal *s);
  */
 enum class signal_state : u8 { idle, used, late };
 signal_state signal_check(hw_queue *l);
-/* For recovery: the queue's work has ended without an interrupt, or the device is dead. */
-void signal_recheck(hw_queue *l);
+/* The device is dead. */
+void signal_lost(hw_queue *l);
+/* The channel was reset: what was raised has come, and what was armed is armed again. With the queue's lock held. */
+void signal_rearm(hw_queue *l);
 /* The queue is closed. */
 void signal_close(hw_queue *l);
 

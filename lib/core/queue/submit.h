@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "driver/base/asym_barrier.h"
 #include "lib/core/base/trace.h"
 #include "lib/core/device/device.h"
 

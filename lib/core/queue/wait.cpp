@@ -2,8 +2,10 @@
 #include "lib/core/queue/wait.h"
 
 #include "driver/base/cpu.h"
+#include "driver/base/cpus.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/wakes.h"
 #include "lib/core/base/trace.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/sleep.h"
@@ -23,8 +25,6 @@ struct waiter {
 
 /* Longest sleep without a check of the ring: bounds the cost of a lost interrupt. */
 static constexpr u64 recheck_interval = 50 * ns_per_ms;
-/* The same for a channel of several rings, some of which raise no interrupt for the waiter when they halt. */
-static constexpr u64 rings_check_interval = 2 * ns_per_ms;
 static constexpr unsigned fast_polls = 256; /* without reading the clock: about a microsecond */
 static constexpr unsigned polls_per_clock = 32;
 
@@ -75,6 +75,8 @@ static u64 most_spin()
 }
 
 static constexpr u64 poll_budget = ~u64(0);
+/* A sched_yield() that took longer has run another program. */
+static constexpr u64 long_yield_ns = 300 * ns_per_us;
 
 static u64 spin_budget(hw_queue *l, unsigned kind, wait_mode mode)
 {
@@ -127,6 +129,14 @@ static bool burst(const hw_queue *l, u64 seq)
 	return false;
 }
 
+/* An engine or a thread that waits for this CPU may have to end the queue's WAIT. */
+static bool lets_others_run(const hw_queue *l)
+{
+	static const bool few_cpus = usable_cpus() <= 2;
+
+	return few_cpus && hwq_in_wait(l);
+}
+
 /* Checks all devices, as its ring may wait for a ring of another one. */
 static int check_channel(hw_queue *l)
 {
@@ -154,8 +164,12 @@ static int spin(hw_queue *l, u64 seq, deadline until, u64 budget)
 		const bool here = hwq_engine_is_here(l);
 		if (now - start > budget || (here && budget != poll_budget))
 			return -EAGAIN;
-		if (here)
+		if (here || lets_others_run(l)) {
 			sched_yield();
+			/* Another program had this CPU for its slice: a wake-up is sooner. */
+			if (budget != poll_budget && now_ns() - now > long_yield_ns)
+				return -EAGAIN;
+		}
 		if (now - checked > ns_per_ms) {
 			const int err = check_channel(l);
 
@@ -296,9 +310,9 @@ static void leave(hw_queue *l, waiter *me)
 		wake_waiter(line->leader, waiter::lead);
 }
 
-static u64 next_check(const hw_queue *l, deadline until)
+static u64 next_check(deadline until)
 {
-	return std::min(until.at(), now_ns() + (l->ch->rings ? rings_check_interval : recheck_interval));
+	return std::min(until.at(), now_ns() + recheck_interval);
 }
 
 /* Check of each wait iteration. 0: keep waiting; 1: done; or an error. */
@@ -313,26 +327,61 @@ static int wait_check(hw_queue *l, u64 seq, deadline until)
 	return until.passed() ? fail(ETIMEDOUT, "not done in time") : 0;
 }
 
-/* Arming is ordered before the following check: either the device sees it, or the check sees the completion. */
-static void arm_and_serve(hw_queue *l)
+/*
+ * Arming is ordered before the following check: either the device sees it, or the check sees the completion. Returns
+ * how many requests have ended, on all rings of the interrupt.
+ */
+static u64 arm_and_serve(hw_queue *l)
 {
 	std::lock_guard guard(l->line->lock);
+	u64 ended = 0;
 
 	arm_least(l);
 	serve_line(l->line);
+	for (const hw_queue *q = l->line->queues; q; q = q->next_on_line)
+		ended += dma::completed(q->ch);
+	return ended;
+}
+
+/* Some thread's work is done: the interrupt that is armed for it has come, or is about to. */
+static bool is_due(irq_line *line)
+{
+	std::lock_guard guard(line->lock);
+
+	for (const hw_queue *q = line->queues; q; q = q->next_on_line)
+		if (least_seq(q) <= dma::completed(q->ch))
+			return true;
+	return false;
+}
+
+/* True: woken, and not by the next check or the caller's time limit. */
+static bool sleep_once(hw_queue *l, deadline until)
+{
+	const u64 check = next_check(until);
+	const int fd = l->ch->irq_fd[dma::irq_waiter];
+
+	fetch_add_relaxed(&l->count->sleeps, 1);
+	const int err = eventfd_sleep(fd, check);
+	/* Before it is armed again, which raises it at once for what is done. */
+	if (err == -ETIMEDOUT && check < until.at() && is_due(l->line))
+		wake_missed(fd);
+	return !err;
 }
 
 static int lead(hw_queue *l, waiter *me, deadline until)
 {
-	int err;
+	bool woken = false;
+	idle_sleeps idle;
+	u64 before = 0;
 
 	for (;;) {
-		arm_and_serve(l);
-		err = wait_check(l, me->seq, until);
-		if (err)
+		const u64 ended = arm_and_serve(l);
+
+		if (const int err = wait_check(l, me->seq, until))
 			return err;
-		fetch_add_relaxed(&l->count->sleeps, 1);
-		eventfd_sleep(l->ch->irq_fd[dma::irq_waiter], next_check(l, until));
+		idle.note(woken && ended == before);
+		before = ended;
+		woken = sleep_once(l, until);
 	}
 }
 
@@ -345,7 +394,7 @@ static void arm_again(hw_queue *l)
 
 static int follow(hw_queue *l, waiter *me, deadline until)
 {
-	for (;;) {
+	for (bool checks = false;;) {
 		u32 word = load_acquire(&me->word);
 		int err;
 
@@ -357,9 +406,12 @@ static int follow(hw_queue *l, waiter *me, deadline until)
 		if (word == waiter::recheck && cmpxchg_acquire(&me->word, &word, u32(waiter::asleep)))
 			arm_again(l);
 		err = wait_check(l, me->seq, until);
+		if (err > 0 && checks)
+			wake_missed(&me->word, waiter::asleep);
 		if (err)
 			return err;
-		futex_wait_until(&me->word, waiter::asleep, next_check(l, until));
+		const u64 check = next_check(until);
+		checks = futex_wait_until(&me->word, waiter::asleep, check) == -ETIMEDOUT && check < until.at();
 	}
 }
 

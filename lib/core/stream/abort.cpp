@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Aborting a stream: drops queued work and removes its requests from the ring. */
+#include "driver/base/error.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/wait.h"
 #include "lib/core/stream/task.h"
@@ -21,6 +22,16 @@ void stream_close_gates(stream *s)
 		stop(s, EBADF, false);
 }
 
+/* But for what is behind work in the ring. */
+static void deliver_dropped(const stream *s)
+{
+	const saved_error why;
+
+	if (load_acquire(&s->pending_calls))
+		progress_run_behind();
+	why.again(0);
+}
+
 int stream_abort(stream *s, int why)
 {
 	hw_queue *l = s->ln;
@@ -34,6 +45,7 @@ int stream_abort(stream *s, int why)
 	seq = s->last;
 	l->lock.unlock();
 	progress_kick();
+	deliver_dropped(s);
 	const deadline until = deadline::in_ms(hang_over_ms());
 	const int outside = stream_outside_wait(s, until);
 
@@ -41,7 +53,7 @@ int stream_abort(stream *s, int why)
 		return err;
 	err = hwq_wait(l, seq, until, wait_mode::hybrid);
 	if ((!err || err == -ENODEV) && !outside && s->order)
-		race_stream_waited(s->order);
+		race().stream_waited(s->order, race_everything);
 	return err == -ENODEV ? outside : err ? err : outside;
 }
 

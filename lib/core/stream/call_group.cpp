@@ -56,7 +56,7 @@ call_scope::call_scope(call_group *g, const call_token *done, u64 by)
 	: group_(g), done_(done), by_(by), outer_(running_here)
 {
 	if (race_on())
-		race_call_starts(g, by);
+		race().call_event(race_event::call_starts, g, by);
 	/* Store running, then load dropped; call_group_drop() stores dropped, then call_group_wait() loads running. */
 	fetch_add_seq_cst(&g->running, 1);
 	if (load_seq_cst(&g->dropped)) {

@@ -6,6 +6,7 @@
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/queue/hw_queues.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
@@ -22,7 +23,7 @@ void stream_unref(stream *s)
 	call_group_unref(s->group);
 	stream_errors_free(s);
 	if (s->order)
-		race_stream_remove(s->order);
+		race().stream_remove(s->order);
 	all_streams->put(s);
 }
 
@@ -31,10 +32,12 @@ static void stream_end(stream *s)
 	hw_queue *l = s->ln;
 
 	if (s->order)
-		race_stream_waited(s->order);
+		race().stream_waited(s->order, race_everything);
 	l->lock.lock();
 	stream_marks_over(s);
 	stream_drop_queue(s);
+	if (s->opt.owner)
+		stream_leave_owner(s);
 	/* Not left to the progress thread: streams may end faster than it runs. */
 	const bool listed = progress_remove(s);
 	/* Its marks may hold it for long, also when its device is closed. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The failures of a stream's operations, and the marks that own them. */
 #include "driver/base/error.h"
+#include "driver/base/log.h"
 #include "lib/core/base/trace.h"
 #include "lib/core/queue/wait.h"
+#include "lib/core/stream/listen.h"
 #include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 
@@ -24,100 +26,102 @@ const char *file_error_text(int err)
 	return err == ETIME ? "the disk did not answer within USDMA_HANG_MS" : strerrordesc_np(err);
 }
 
+static const char *remote_error_text(int err)
+{
+	switch (err) {
+	case ECONNRESET:
+		return "the other program, its usdma-net, or this program's has ended, or the connection was lost";
+	case ENOLINK:
+		return "no answer for net_lost_ms";
+	default:
+		return strerrordesc_np(err);
+	}
+}
+
 int fail_task(const stream *s, const stream_error &e)
 {
 	if (e.file)
 		return fail(e.err, "stream %u: %s a file failed at offset %llu: %s", s->id, e.file, ull(e.address),
 			    file_error_text(e.err));
-	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, operation %llu)", s->id,
+	if (e.remote)
+		return fail(e.err, "stream %u: operation %llu, with memory of another machine, failed at byte %llu: %s",
+			    s->id, ull(e.number), ull(e.address), remote_error_text(e.err));
+	return fail(e.err, "stream %u: a task failed: %s (address 0x%llx, operation %llu)", e.stream ? e.stream : s->id,
 		    dma::fault_name(e.reason), static_cast<unsigned long long>(e.address),
 		    static_cast<unsigned long long>(e.number));
 }
 
-/* Those that are not the first one of their owner, in order. */
+/* Not the first one of its owner. */
 struct later_error {
 	stream_error e;
-	const stream_mark *owner; /* null: the stream */
 	later_error *next;
 };
 
-/* The next ten with errors_lock held. The first failure of a mark; null: of the stream. */
-static stream_error *first_of(stream *s, stream_mark *m)
+/* The next ten with errors_lock held. Of a mark; null: of the stream. */
+static error_list *list_of(stream *s, stream_mark *m)
 {
-	return m ? &m->error : &s->error;
+	return m ? &m->failures : &s->failures;
 }
 
-/* The owner of an operation's failures; null: the stream, also if the mark has returned its result. */
-static stream_mark *owner_of(const stream *s, u64 number)
+/*
+ * The owner of the failures of a request in the ring, or (not_in_ring) of the task that runs; null: the stream, also if
+ * the mark has returned its result. The search begins where the last one ended, as failures come in the ring's order,
+ * but for those of several rings.
+ */
+static stream_mark *owner_of(stream *s, u64 seq)
 {
-	stream_mark *m = s->marks;
+	stream_mark *m = s->failing ? s->failing : s->marks_end;
 
-	while (m && number - m->after - 1 >= m->number - m->after)
+	while (m && m->prev && m->prev->seq >= seq)
+		m = m->prev;
+	while (m && m->seq < seq)
 		m = m->next;
-	return m;
+	s->failing = m;
+	return m && (m->seq == m->not_in_ring ? s->marked_seq : m->after_seq) < seq ? m : nullptr;
 }
 
-static void count_only(stream *s, stream_mark *m)
+static void list_later(stream *s, error_list *l, const stream_error &e)
 {
-	stream_error *e = first_of(s, m);
+	later_error *const last = s->n_later < most_errors - 1 ? new (std::nothrow) later_error{e, nullptr} : nullptr;
 
-	for (later_error *at = s->later; at; at = at->next)
-		if (at->owner == m)
-			e = &at->e;
-	e->more++;
-}
-
-static void list_later(stream *s, stream_mark *m, const stream_error &e)
-{
-	later_error *const last = s->n_later < most_errors - 1 ? new (std::nothrow) later_error{e, m, nullptr} :
-								 nullptr;
-	later_error **at = &s->later;
-
-	if (!last)
-		return count_only(s, m);
-	while (*at)
-		at = &(*at)->next;
-	*at = last;
+	if (!last) {
+		(l->last ? l->last->e : l->first).more++;
+		return;
+	}
+	(l->last ? l->last->next : l->later) = last;
+	l->last = last;
 	s->n_later++;
 }
 
 static void list_error(stream *s, stream_mark *m, const stream_error &e)
 {
-	stream_error *const first = first_of(s, m);
+	error_list *const l = list_of(s, m);
 
-	if (first->err)
-		return list_later(s, m, e);
-	*first = e;
+	if (l->first.err)
+		return list_later(s, l, e);
+	l->first = e;
 	if (m)
 		return;
 	s->error_reported = s->error_peeked = false;
 	store_release(&s->has_error, 1u);
 }
 
-/* Removes the entry at *at. */
-static stream_error unlist(stream *s, later_error **at)
+/* The oldest one behind the first, of a list that has one. */
+static stream_error pop_later(stream *s, error_list *l)
 {
-	const std::unique_ptr<later_error> l(*at);
+	const std::unique_ptr<later_error> oldest(l->later);
 
-	*at = l->next;
+	l->later = oldest->next;
+	if (!l->later)
+		l->last = nullptr;
 	s->n_later--;
-	return l->e;
+	return oldest->e;
 }
 
-static void drop_later(stream *s, const stream_mark *m)
+static void drop_later(stream *s, error_list *l)
 {
-	for (later_error **at = &s->later; *at;)
-		if ((*at)->owner == m)
-			unlist(s, at);
-		else
-			at = &(*at)->next;
-}
-
-static void give_later(stream *s, const stream_mark *from, const stream_mark *to)
-{
-	for (later_error *l = s->later; l; l = l->next)
-		if (l->owner == from)
-			l->owner = to;
+	while (l->later)
+		pop_later(s, l);
 }
 
 /* Another stream may stop this one meanwhile, without the lock: it stores has_error, then stopped. */
@@ -131,37 +135,38 @@ static void set_has_error(stream *s, bool on)
 /* What has no owner yet belongs to the next mark. A stopped stream reports its error in any case. */
 static void take_over(stream *s, stream_mark *m)
 {
-	m->error = s->error;
-	give_later(s, nullptr, m);
-	if (s->stopped)
-		return;
-	s->error = {};
-	set_has_error(s, false);
+	m->failures = std::exchange(s->failures, {});
+	if (load_relaxed(&s->stopped))
+		s->failures.first = m->failures.first;
+	else
+		set_has_error(s, false);
 }
 
-/* The first one becomes the next one, if there is any. */
-static stream_error take_first(stream *s, stream_mark *m)
+/* The first one; the next one becomes that, if there is any. */
+static stream_error take_first(stream *s, error_list *l)
 {
-	later_error **at = &s->later;
-
-	while (*at && (*at)->owner != m)
-		at = &(*at)->next;
-	return std::exchange(*first_of(s, m), *at ? unlist(s, at) : stream_error{});
+	return std::exchange(l->first, l->later ? pop_later(s, l) : stream_error{});
 }
 
 static void take_own(stream *s)
 {
-	take_first(s, nullptr);
+	take_first(s, &s->failures);
 	s->error_reported = s->error_peeked = false;
-	set_has_error(s, s->error.err != 0);
+	set_has_error(s, s->failures.first.err != 0);
 }
 
 /* ---- marks ---------------------------------------------------------------------------------------------- */
 
-/* The next seven with errors_lock held. Its work has ended as it should. */
+/* The next eight with errors_lock held. Its work, and that of the marks before it, has ended as it should. */
+static bool is_completed(const stream *s, const stream_mark *m)
+{
+	return m->seq != m->not_in_ring && hwq_done(s->ln, m->seq);
+}
+
+/* The same of one that has no result yet. Once the stream has ended, the others have theirs. */
 static bool is_done(const stream *s, const stream_mark *m)
 {
-	return m->state == mark_in_ring && hwq_done(s->ln, m->seq);
+	return m->state == mark_in_ring && (s->ended || is_completed(s, m));
 }
 
 /* Some of its own work was in the ring. */
@@ -174,9 +179,9 @@ static void end_mark(stream *s, stream_mark *m, const stream_error &e)
 {
 	if (m->state == mark_ended)
 		return;
-	if (!is_done(s, m) && !m->error.err) {
-		m->error = e;
-		m->error.number = e.number ? e.number : m->number;
+	if (!is_done(s, m) && !m->failures.first.err) {
+		m->failures.first = e;
+		m->failures.first.number = e.number ? e.number : m->number;
 	}
 	m->state = mark_ended;
 }
@@ -211,6 +216,8 @@ static void remove(stream *s, stream_mark *m)
 {
 	(m->prev ? m->prev->next : s->marks) = m->next;
 	(m->next ? m->next->prev : s->marks_end) = m->prev;
+	if (s->failing == m)
+		s->failing = m->next;
 }
 
 void stream_mark_gated(stream *s, stream_mark *m)
@@ -219,8 +226,8 @@ void stream_mark_gated(stream *s, stream_mark *m)
 
 	fetch_add_relaxed(&s->refs, 1);
 	m->s = s;
-	m->after = s->marked;
-	m->number = s->marked = stream_number(s);
+	m->number = stream_number(s);
+	m->seq = m->not_in_ring;
 	m->state = mark_gated;
 	append(s, m);
 	take_over(s, m);
@@ -244,13 +251,11 @@ void stream_mark_unset(stream *s, stream_mark *m)
 		std::lock_guard guard(s->errors_lock);
 
 		remove(s, m);
-		s->marked = m->after;
 		s->marked_seq = m->state == mark_in_ring ? m->after_seq : s->marked_seq;
-		if (m->error.err && !s->stopped) {
-			s->error = m->error;
+		if (m->failures.first.err) {
+			s->failures = std::exchange(m->failures, {});
 			store_release(&s->has_error, 1u);
 		}
-		give_later(s, m, nullptr);
 	}
 	m->s = nullptr;
 	stream_unref(s);
@@ -258,8 +263,6 @@ void stream_mark_unset(stream *s, stream_mark *m)
 
 int stream_mark_set(stream *s, stream_mark *m)
 {
-	std::lock_guard guard(s->ln->lock);
-
 	if (const int err = stream_refuses(s))
 		return err;
 	if (queue_waits(s))
@@ -277,10 +280,10 @@ void stream_mark_end(stream_mark *m)
 	end_mark(m->s, m, end_error(m->s->dev->lost()));
 }
 
-/* With errors_lock held. in_ring: also those that do not wait for a gate. */
+/* With errors_lock held. in_ring: also those that do not wait for a gate. Not all: hundreds may wait to be read. */
 static void end_marks(stream *s, const stream_error &e, bool in_ring = true)
 {
-	for (stream_mark *m = s->marks; m; m = m->next)
+	for (stream_mark *m = s->marks_end; m && !is_completed(s, m); m = m->prev)
 		if (in_ring || m->state == mark_gated)
 			end_mark(s, m, e);
 }
@@ -303,15 +306,15 @@ int stream_mark_result(stream_mark *m, stream_error *out)
 
 		if (!has_ended(s, m))
 			return -EAGAIN;
-		e = m->error;
-		drop_later(s, m);
+		e = m->failures.first;
+		drop_later(s, &m->failures);
 		remove(s, m);
-		s->error_reported |= e.err && e.number == s->error.number;
+		s->error_reported |= e.err && e.number == s->failures.first.number;
 	}
 	const int err = e.err ? fail_task(s, e) : 0;
 	if (out)
 		*out = e;
-	m->error = {};
+	m->failures = {};
 	m->s = nullptr;
 	stream_unref(s);
 	return err;
@@ -324,8 +327,8 @@ int stream_mark_take_error(stream_mark *m, stream_error *out)
 
 	if (!has_ended(s, m))
 		return -EAGAIN;
-	*out = take_first(s, m);
-	s->error_reported |= out->err && out->number == s->error.number;
+	*out = take_first(s, &m->failures);
+	s->error_reported |= out->err && out->number == s->failures.first.number;
 	return 0;
 }
 
@@ -334,42 +337,75 @@ int stream_mark_take_error(stream_mark *m, stream_error *out)
 /* The work behind a failure is dropped, by failure mode stop. */
 static void stop_at(stream *s, const stream_error &e)
 {
-	if (s->mode != fail_mode::stop || s->stopped)
+	if (s->mode != fail_mode::stop || load_relaxed(&s->stopped))
 		return;
-	store_relaxed(&s->stopped, u16(e.err));
-	if (!s->error.err) {
-		s->error = e;
+	if (!s->failures.first.err) {
+		s->failures.first = e;
 		s->error_reported = s->error_peeked = false;
 	}
 	store_release(&s->has_error, 1u);
 	end_marks(s, e);
-	stream_stop_owned(s, u32(e.err));
+	stream_stop_owned(s, e);
+	/* Last: a call that finds it without the lock returns the failure. */
+	store_release(&s->stopped, u16(e.err));
 }
 
-static void note_error(stream *s, const stream_error &e)
+/* Statistics read it without a lock. */
+static void one_more(stream *s)
+{
+	store_relaxed(&s->errors, s->errors + 1);
+}
+
+/* With errors_lock held. */
+static void count_error(stream *s, const stream_error &e)
+{
+	trace_error(s->id, e.err, e.reason, e.address, e.number);
+	one_more(s);
+}
+
+/* seq: as owner_of(). */
+static void note_error(stream *s, const stream_error &e, u64 seq)
 {
 	std::lock_guard guard(s->errors_lock);
 
-	trace_error(s->id, e.err, e.reason, e.address, e.number);
-	s->errors++;
-	list_error(s, owner_of(s, e.number), e);
+	count_error(s, e);
+	list_error(s, owner_of(s, seq), e);
 	stop_at(s, e);
+}
+
+void stream_note_failure(stream *s, const dma::fault &f, u64 number)
+{
+	note_error(s, {-as_failure(-dma::fault_errno(f.reason)), f.reason, f.address, number}, f.seq);
 }
 
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 number)
 {
-	note_error(s, {-as_failure(-err), reason, address, number});
+	note_error(s, {-as_failure(-err), reason, address, number}, stream_mark::not_in_ring);
 }
 
 void stream_note_file_error(stream *s, int err, const char *what, u64 offset)
 {
-	note_error(s, {err, dma::fault_reason::none, offset, s->running, what});
+	note_error(s, {err, dma::fault_reason::none, offset, s->running, what}, stream_mark::not_in_ring);
+}
+
+void stream_note_remote_error(stream *s, int err, u64 item, u64 offset)
+{
+	stream_error e = {-as_failure(-err), dma::fault_reason::none, offset, s->running + item};
+
+	e.remote = true;
+	note_error(s, e, stream_mark::not_in_ring);
 }
 
 void stream_note_loss(stream *s)
 {
-	stream_note_error(s, ENODEV, dma::fault_reason::lost, 0, stream_number(s));
 	std::lock_guard guard(s->errors_lock);
+	const stream_error e = {ENODEV, dma::fault_reason::lost, 0, stream_number(s)};
+
+	count_error(s, e);
+	/* The marks return it, and the stream for work behind them. */
+	if (!s->marks_end || s->marks_end->number != e.number)
+		list_error(s, nullptr, e);
+	stop_at(s, e);
 	end_marks(s, end_error(true));
 }
 
@@ -379,7 +415,7 @@ void stream_note_stop(stream *s, int why, bool in_ring)
 
 	/* First: who finds the work ended must see that it was stopped. */
 	store_release(&s->has_error, 1u);
-	if (!s->stopped || why == ECANCELED)
+	if (!load_relaxed(&s->stopped) || why == ECANCELED)
 		store_relaxed(&s->stopped, u16(why));
 	end_marks(s, end_error(false), in_ring);
 }
@@ -389,8 +425,8 @@ void stream_note_abort(stream *s)
 	std::lock_guard guard(s->errors_lock);
 
 	/* Keep an earlier failure: stream_destroy() returns it. */
-	if (!s->error.err)
-		s->error = {ECANCELED, dma::fault_reason::stopped, 0, stream_number(s)};
+	if (!s->failures.first.err)
+		s->failures.first = {ECANCELED, dma::fault_reason::stopped, 0, stream_number(s)};
 }
 
 /* The last operation in the ring, or before it. */
@@ -404,19 +440,29 @@ static stream_error reset_error(u64 number)
 	return {-as_failure(-dma::fault_errno(dma::fault_reason::reset)), dma::fault_reason::reset, 0, number};
 }
 
+/* The first mark that the ring has not completed. */
+static stream_mark *first_open(const stream *s)
+{
+	stream_mark *first = nullptr;
+
+	for (stream_mark *m = s->marks_end; m && !is_completed(s, m); m = m->prev)
+		first = m;
+	return first;
+}
+
 /* Work behind the last mark in the ring belongs to the one that waits, or to the stream. */
 static void note_reset(stream *s)
 {
-	stream_mark *m = s->marks;
+	stream_mark *m = first_open(s);
 	const stream_error rest = reset_error(number_in_ring(s));
 
 	for (; m && m->state != mark_gated; m = m->next)
 		if (m->state == mark_in_ring && !is_done(s, m) && has_requests(m)) {
-			s->errors++;
+			one_more(s);
 			list_error(s, m, reset_error(m->number));
 		}
 	if (s->last > s->marked_seq) {
-		s->errors++;
+		one_more(s);
 		list_error(s, m, rest);
 	}
 	stop_at(s, rest);
@@ -432,14 +478,15 @@ void stream_note_reset(stream *s)
 
 void stream_errors_free(stream *s)
 {
-	while (s->later)
-		unlist(s, &s->later);
+	drop_later(s, &s->failures);
 }
 
 int fail_stopped(const stream *s)
 {
-	const u32 err = load_relaxed(&s->stopped);
+	const u32 err = load_acquire(&s->stopped);
 
+	/* If they stop together: when the call returns, the others have stopped, too. */
+	stream_owner_failure(s);
 	return fail(int(err), err == ECANCELED ? "the stream was aborted" :
 			      err == EBADF     ? "the stream's device was closed, which dropped work that waited" :
 						 "the stream stopped at an earlier failure (failure mode stop)");
@@ -464,12 +511,14 @@ int stream_refuses(const stream *s)
 /* The pending error as reported to waiters; with errors_lock held. */
 static stream_error pending_error(const stream *s)
 {
-	if (s->stopped == ECANCELED)
-		return {ECANCELED, dma::fault_reason::stopped, 0, s->error.number};
-	/* Another stream of its owner failed. */
-	if (stream_failure(s) && !s->error.err)
-		return {int(s->stopped), dma::fault_reason::stopped, 0, stream_number(s)};
-	return s->error;
+	stream_error e = s->failures.first;
+
+	e.stream = s->id;
+	if (load_relaxed(&s->stopped) == ECANCELED)
+		e = {ECANCELED, dma::fault_reason::stopped, 0, e.number};
+	else if (!e.err)
+		e = stream_owner_failure(s);
+	return e;
 }
 
 /* all: those behind it, too. */
@@ -478,11 +527,11 @@ static stream_error take_pending(stream *s, bool all)
 	std::lock_guard guard(s->errors_lock);
 	const stream_error e = pending_error(s);
 
-	s->error_reported |= e.err == s->error.err;
-	if (s->stopped)
+	s->error_reported |= e.err == s->failures.first.err;
+	if (load_relaxed(&s->stopped))
 		return e;
 	if (all)
-		drop_later(s, nullptr);
+		drop_later(s, &s->failures);
 	take_own(s);
 	return e;
 }
@@ -525,29 +574,38 @@ int stream_take_error_locked(stream *s)
 	return take_pending(s, true).err;
 }
 
-int peek_error(stream *s, bool once)
+int peek_error(stream *s, bool once, stream_error *out)
 {
 	if (likely(!load_acquire(&s->has_error)))
 		return 0;
 	std::lock_guard guard(s->errors_lock);
 	const stream_error e = pending_error(s);
-	return e.err && !(once && std::exchange(s->error_peeked, true)) ? fail_task(s, e) : 0;
+	if (!e.err || (once && std::exchange(s->error_peeked, true)))
+		return 0;
+	if (out)
+		*out = e;
+	return fail_task(s, e);
 }
 
-int stream_see_error(stream *s)
+int stream_see_error(stream *s, stream_error *out)
 {
-	return peek_error(s, false);
+	return peek_error(s, false, out);
 }
 
 int stream_unreported_error(stream *s)
 {
 	std::lock_guard guard(s->errors_lock);
 
-	return s->error.err && s->error.err != ECANCELED && !s->error_reported ? fail_task(s, s->error) : 0;
+	const stream_error &e = s->failures.first;
+
+	return e.err && e.err != ECANCELED && !s->error_reported ? fail_task(s, e) : 0;
 }
 
 int stream_set_fail_mode(stream *s, fail_mode mode)
 {
+	/* A pass takes it out of its ring. */
+	if (mode == fail_mode::stop && s->opt.owner && progress_start())
+		log_warn("stream %u: a stop will not end what it waits for in its ring: %s", s->id, error_text());
 	s->ln->lock.lock();
 	s->mode = mode;
 	s->ln->lock.unlock();

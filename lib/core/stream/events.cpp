@@ -152,7 +152,7 @@ static int push_record(stream *s, record *r)
 	task t;
 
 	if (s->order) {
-		race_record(s->order, &r->order);
+		race().record(race_record::made, s->order, &r->order);
 		store_relaxed(&r->hidden, u32(record::by_check));
 	}
 
@@ -219,10 +219,10 @@ void event_forget_record(event *e)
 }
 
 /* The caller knows that it was reached. */
-static void check_reached(const record *r)
+static void check_reached(record *r)
 {
 	if (r->order)
-		race_record_waited(&r->order);
+		race().record(race_record::reached, 0, &r->order);
 }
 
 event_state event_query(event *e)
@@ -299,16 +299,16 @@ static int wait_queued(record *r, deadline until)
 		devices_poll();
 		if (until.passed())
 			return fail(ETIMEDOUT, "the event was not reached in time");
-		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+		progress_wait(seen, until.at());
 	}
 	return 0;
 }
 
-static int recorder_error(const record *r)
+static int recorder_error(const record *r, stream_error *out = nullptr)
 {
 	const stream_guard s(r->on);
 
-	return s ? stream_see_error(s) : 0;
+	return s ? stream_see_error(s, out) : 0;
 }
 
 static int wait_made(record *r, deadline until)
@@ -329,11 +329,11 @@ int event_wait(event *e, deadline until)
 	return r ? wait_made(r, until) : 0;
 }
 
-int event_see_error(event *e)
+int event_see_error(event *e, stream_error *out)
 {
 	const latest_record r(e);
 
-	return r ? recorder_error(r) : 0;
+	return r ? recorder_error(r, out) : 0;
 }
 
 /* Uses one record throughout: the event may be recorded again meanwhile. */
@@ -437,7 +437,7 @@ static bool wait_in_ring(stream *s, record *r)
 	q.a = r->seq;
 	std::lock_guard guard(l->lock);
 	q.cookie = cookie_of(s, stream_number(s) + 1);
-	if (stream_is_gated(s) || s->stopped || !stream_post(s, &q, 1))
+	if (stream_is_gated(s) || load_relaxed(&s->stopped) || !stream_post(s, &q, 1))
 		return false;
 	stream_accept(s, 1);
 	fetch_add_relaxed(&r->ring_waits, 1);
@@ -455,7 +455,7 @@ int stream_wait_event(stream *s, event *e, deadline until)
 	if (!r && (e->flags & event_wait_future))
 		r = future_of(e);
 	if (r && s->order)
-		race_record_wait(s->order, &r->order);
+		race().record(race_record::wait, s->order, &r->order);
 	if (!r || record_reached(r) || behind_in_ring(s, r)) {
 		record_unref(r);
 		return 0;

@@ -29,7 +29,8 @@ bool stream_cancels_after(const hw_queue *l, const dma::fault &f)
 {
 	const stream *s = stream_of_fault(l, f);
 
-	return s && (s->stopped || (s->mode == fail_mode::stop && f.reason != dma::fault_reason::stopped));
+	return s &&
+	       (load_relaxed(&s->stopped) || (s->mode == fail_mode::stop && f.reason != dma::fault_reason::stopped));
 }
 
 void stream_note_fault(const hw_queue *l, const dma::fault &f)
@@ -37,8 +38,8 @@ void stream_note_fault(const hw_queue *l, const dma::fault &f)
 	stream *s = stream_of_fault(l, f);
 
 	if (s && f.reason != dma::fault_reason::stopped)
-		stream_note_error(s, dma::fault_errno(f.reason), f.reason, f.address, number_of_fault(s, f));
-	if (s && s->stopped)
+		stream_note_failure(s, f, number_of_fault(s, f));
+	if (s && load_relaxed(&s->stopped))
 		stream_drop_queue(s);
 }
 
@@ -55,7 +56,7 @@ void streams_note_reset(hw_queue *l)
 	for (size_t at = 0; stream *s = next_on(l, &at);) {
 		if (!hwq_done(l, s->last)) {
 			stream_note_reset(s);
-			if (s->stopped)
+			if (load_relaxed(&s->stopped))
 				stream_drop_queue(s);
 		}
 		stream_unref(s);

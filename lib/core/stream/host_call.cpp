@@ -133,7 +133,7 @@ int caller_new(const void *of, caller **out)
 /* The thread for a stream's calls; counts one more pending call. */
 int caller_get(const stream *s, caller **out)
 {
-	const void *of = s->opt.owner ? s->opt.owner : s->dev;
+	const void *of = s->opt.owner ? static_cast<const void *>(s->opt.owner) : s->dev;
 	std::lock_guard guard(table->lock);
 	caller *at = table->all;
 	int err = 0;

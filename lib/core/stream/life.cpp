@@ -2,6 +2,8 @@
 /* Stream creation. */
 #include "driver/base/error.h"
 #include "lib/core/queue/hw_queues.h"
+#include "lib/core/stream/listen.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 
 namespace usdma::core {
@@ -38,9 +40,12 @@ int stream_create(device *dev, const stream_options &opt, stream **out)
 	s->cookie = all_streams->index_of(s) + 1;
 	s->id = fetch_add_relaxed(&next_id, 1) + 1;
 	s->last = dma::completed(s->ln->ch);
-	s->order = race_stream_add(s->id, opt.internal);
+	s->order = race_on() ? race().stream_add(s->id, opt.internal) : 0;
 	s->gated = s->order || dev->timing == check_timing::early ? gate_checked : 0;
 	all_streams->publish(s);
+	rings_note_open();
+	if (opt.owner)
+		stream_follow_owner(s);
 	*out = s;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "driver/base/grow.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/ring_signal.h"
+#include "lib/core/stream/listen.h"
 #include "lib/core/stream/task.h"
 
 #include <algorithm>

@@ -9,15 +9,17 @@
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
 #include "driver/base/tsan.h"
+#include "driver/base/wakes.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/queue/fault.h"
 #include "lib/core/queue/recover.h"
+#include "lib/core/stream/listen.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
 
 #include <algorithm>
-#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -46,13 +48,14 @@ struct progress_state {
 	bool started = false;
 	int wake_fd = -1;   /* eventfd */
 	u32 asleep = 0;     /* the thread sleeps, or is about to */
+	u32 listens = 0;    /* … and then wakes rings that wait; atomic */
 	u32 closing = 0;    /* number of closing devices: the thread must not sleep */
 	u32 count = 0;      /* futex: incremented by each pass that made progress */
 	u32 waiters = 0;    /* threads asleep on count */
 	u32 spinners = 0;   /* threads that make one pass after the other; see spinning_waiter */
 	u64 interrupts = 0; /* device interrupts that woke the thread */
 	u32 scans = 0;      /* passes over call_slots; under run_lock */
-	u32 late = 0;       /* as monitor_run(); atomic */
+	u32 late = 0;       /* the next pass is due in a millisecond; atomic */
 	u64 tasks = 0;      /* ever queued; atomic */
 };
 
@@ -177,7 +180,7 @@ void deliver_all(call_slot *w)
 
 		/* A file's reader is unknown: the program counts as having read. */
 		if (w->s->order && !w->by)
-			race_call_starts(w->s, 0);
+			race().call_event(race_event::call_starts, w->s, 0);
 		stream_mark_end(w->mark);
 		w->deliver(w->arg, nullptr);
 		/* Release: a blocking call that reads 0 is delivered after this one. */
@@ -192,7 +195,8 @@ bool nothing_to_do()
 {
 	std::lock_guard guard(progress->list_lock);
 
-	return progress->gated.empty() && !progress->call_slots && !monitor_any();
+	return progress->gated.empty() && !progress->call_slots && !monitor_any() && !hooks_any() &&
+	       !load_relaxed(&progress->late);
 }
 
 bool pass()
@@ -203,7 +207,9 @@ bool pass()
 	if (!nothing_to_do())
 		devices_poll();
 	signals_retry();
-	store_relaxed(&progress->late, u32(monitor_run()));
+	hooks_run();
+	const bool left = stopped_leave_rings();
+	store_relaxed(&progress->late, u32(monitor_run() || !left));
 	/* Before the streams, whose blocking calls wait for these. */
 	if (call_slot *ready = take_ready()) {
 		deliver_all(ready);
@@ -219,47 +225,6 @@ bool pass()
 
 /* ---- sleeping --------------------------------------------------------------------------------------- */
 
-/* Adds the queue's service interrupt to fds. False: no memory. */
-bool listen(const hw_queue *l, std::vector<pollfd> *fds)
-{
-	const int fd = l->ch->irq_fd[dma::irq_service];
-
-	return fd < 0 || try_push(*fds, pollfd{fd, POLLIN, 0});
-}
-
-struct listening {
-	std::vector<pollfd> *fds;
-	bool all = true;
-};
-
-void listen_to_device(device *dev, void *arg)
-{
-	auto *to = static_cast<listening *>(arg);
-
-	for (const hw_queue *l = load_acquire(&dev->opened); l; l = l->next_open)
-		to->all &= listen(l, to->fds);
-}
-
-/* A word that a stream waits for may be written in any ring, and each WRITE raises the interrupt. False: no memory. */
-bool listen_to_all(std::vector<pollfd> *fds)
-{
-	listening to = {fds};
-
-	devices_arm_held();
-	device_each(listen_to_device, &to);
-	return to.all;
-}
-
-/* Queues may share an interrupt. */
-void drop_doubles(std::vector<pollfd> *fds)
-{
-	const auto by_fd = [](const pollfd &a, const pollfd &b) { return a.fd < b.fd; };
-	const auto same = [](const pollfd &a, const pollfd &b) { return a.fd == b.fd; };
-
-	std::sort(fds->begin(), fds->end(), by_fd);
-	fds->erase(std::unique(fds->begin(), fds->end(), same), fds->end());
-}
-
 struct interest {
 	hw_queue *ln;
 	u64 seq; /* no_arm: an interrupt is already requested */
@@ -269,7 +234,8 @@ constexpr u64 no_arm = ~u64(0);
 /* How the thread may sleep. */
 struct sleep_limits {
 	u64 ns = max_sleep_ns;
-	u8 words = 0; /* bits of changed_by: how what is waited for may change */
+	u8 words = 0;       /* bits of changed_by: how what is waited for may change */
+	bool polls = false; /* a pass may find something for which no descriptor is raised */
 };
 
 /* What the first task of a stream waits for. */
@@ -288,8 +254,11 @@ interest interest_of(stream *s, sleep_limits *limits)
 
 		return {l, l ? t.rec->seq : 0};
 	}
-	if (t.kind == task_kind::request || t.kind == task_kind::record)
+	if (t.kind == task_kind::request || t.kind == task_kind::record) {
+		/* Of half a ring, so that there are few. */
+		limits->polls = true;
 		return {s->ln, s->ln->ch->posted - s->ln->ch->ring_size / 2};
+	}
 	if (!hwq_done(s->ln, s->last))
 		return {s->ln, s->last};
 	if (t.kind == task_kind::gate_check)
@@ -315,6 +284,9 @@ struct sleep_lists {
 	std::vector<interest> hw_queues;
 	std::vector<pollfd> fds;
 	u64 poll_ns = word_poll_min_ns;
+	bool rings = false; /* some wait for what other devices write */
+	bool deaf = false;  /* fds is not complete, as memory is missing */
+	bool polls = false; /* as in sleep_limits */
 };
 
 /* A marked request interrupts by itself, but a device that holds its work runs only what is armed. */
@@ -329,6 +301,8 @@ u64 arm_all(sleep_lists *to)
 	sleep_limits limits;
 	bool all = true;
 
+	limits.words = hooks_poll() ? changed_by_others : 0;
+	to->rings = rings_wait();
 	to->hw_queues.clear();
 	for (gated_streams some; stream *s = some.next();) {
 		all &= add_interest(&to->hw_queues, interest_of(s, &limits));
@@ -344,18 +318,22 @@ u64 arm_all(sleep_lists *to)
 		all &= add_interest(&to->hw_queues, {l, seq});
 	all &= signals_listen(&to->fds);
 	if (limits.words & changed_by_device)
+		devices_arm_held();
+	if (limits.words & changed_by_device || to->rings)
 		all &= listen_to_all(&to->fds);
 	for (const interest &i : to->hw_queues) {
-		all &= listen(i.ln, &to->fds);
+		all &= listen_to(i.ln, &to->fds);
 		if (i.seq == no_arm)
 			continue;
 		monitor_note_arm(i.ln, i.seq, interrupts);
 		hwq_arm_service(i.ln, i.seq);
 	}
+	to->polls = limits.polls || limits.words;
 	if (load_relaxed(&progress->late))
 		limits.ns = std::min(limits.ns, ns_per_ms);
 	drop_doubles(&to->fds);
 	/* Without memory to wait for all interrupts, poll. */
+	to->deaf = !all;
 	if (!all)
 		return std::min(limits.ns, word_poll_ns);
 	if (limits.words & changed_by_others && !load_seq_cst(&progress->spinners))
@@ -363,26 +341,56 @@ u64 arm_all(sleep_lists *to)
 	return nothing_to_do() ? ~u64(0) : limits.ns;
 }
 
-void drain(const std::vector<pollfd> &fds)
+/* True: the thread was kicked. */
+bool drain(const std::vector<pollfd> &fds)
 {
+	bool kicked = false;
+
 	for (const pollfd &p : fds) {
 		if (!(p.revents & POLLIN))
 			continue;
-		if (p.fd != progress->wake_fd)
-			fetch_add_relaxed(&progress->interrupts, 1);
+		kicked |= p.fd == progress->wake_fd;
+		fetch_add_relaxed(&progress->interrupts, u64(p.fd != progress->wake_fd));
 		eventfd_clear(p.fd);
 	}
+	return kicked;
 }
 
 /* False: the time is over. */
-bool sleep_on(std::vector<pollfd> &fds, u64 ns)
+bool sleep_once(std::vector<pollfd> &fds, u64 ns, bool *kicked)
 {
 	const timespec ts = {time_t(ns / ns_per_s), long(ns % ns_per_s)};
 
+	*kicked = false;
 	if (ppoll(fds.data(), fds.size(), ns == ~u64(0) ? nullptr : &ts, nullptr) == 0)
 		return false;
-	drain(fds);
+	*kicked = drain(fds);
 	return true;
+}
+
+/* As long as there is nothing else to do, rings are woken without a pass. */
+bool sleep_on(sleep_lists *to, u64 ns)
+{
+	static constexpr unsigned most_in_vain = 64;
+	bool kicked;
+
+	for (unsigned in_vain = 0;; in_vain++) {
+		if (!sleep_once(to->fds, ns, &kicked)) {
+			if (to->rings && to->deaf)
+				rings_wake();
+			return false;
+		}
+		if (to->rings && rings_wake())
+			in_vain = 0;
+		if (!to->rings || kicked || ns != ~u64(0) || in_vain > most_in_vain)
+			return true;
+	}
+}
+
+/* A pass has posted a WAIT, and the thread does not listen to the other devices. */
+bool ring_is_unheard()
+{
+	return device_open_count() > 1 && !progress_listens() && rings_wait();
 }
 
 /* Wakes waiters after a pass that made progress. */
@@ -395,7 +403,7 @@ bool notify(bool moved)
 	if (load_seq_cst(&progress->waiters))
 		futex_wake(&progress->count, 1 << 30);
 	/* What the streams wait for now may be something that the thread does not listen to. */
-	if (!load_seq_cst(&progress->spinners))
+	if (!load_seq_cst(&progress->spinners) || ring_is_unheard())
 		progress_kick();
 	return true;
 }
@@ -412,6 +420,17 @@ bool run_for(u64 ns)
 	return false;
 }
 
+/* The longest sleep is over: counts what a pass finds, if none of the descriptors is raised for it. */
+void note_missed(std::vector<pollfd> &fds)
+{
+	const u64 late = load_relaxed(&wake_late_ns);
+	const timespec ts = {time_t(late / ns_per_s), long(late % ns_per_s)};
+	const u32 failures = devices_failures();
+
+	if (progress_run_behind() && failures == devices_failures() && ppoll(fds.data(), fds.size(), &ts, nullptr) == 0)
+		wake_count(&wake_counts::lost);
+}
+
 /* False: nothing has happened until a poll is due. */
 bool arm_and_sleep(sleep_lists *to)
 {
@@ -423,8 +442,15 @@ bool arm_and_sleep(sleep_lists *to)
 	/* Full barrier: work added later sees asleep set; work added earlier is seen below. */
 	store_fence(&progress->asleep, 1u);
 	const u64 sleep_ns = arm_all(to);
-	if (!progress_run_behind() && !load_seq_cst(&progress->closing))
-		woken = sleep_on(to->fds, wakes ? sleep_ns : word_poll_ns);
+	store_fence(&progress->listens, u32(to->rings));
+	if (progress_run_behind())
+		to->poll_ns = word_poll_min_ns;
+	else if (!load_seq_cst(&progress->closing))
+		woken = sleep_on(to, wakes ? sleep_ns : word_poll_ns);
+	/* Full barrier: who sees it set has posted a WAIT that the next rings_wait() sees. */
+	store_fence(&progress->listens, 0u);
+	if (!woken && sleep_ns == max_sleep_ns && !to->polls)
+		note_missed(to->fds);
 	store_relaxed(&progress->asleep, 0u);
 	return woken;
 }
@@ -435,16 +461,18 @@ u64 spin_ns()
 	return nothing_to_do() || load_relaxed(&progress->spinners) ? 0 : progress_spin;
 }
 
-void *thread_main(void *)
+void *progress_main(void *)
 {
 	const tsan_ignored scope;
 	sleep_lists lists;
 
 	thread_name("usdma-progress");
+	thread_short_slice();
 	/* Of this thread, so that short sleeps are short; else polls are later. */
 	prctl(PR_SET_TIMERSLACK, 1000);
 	for (bool woken = true;;) {
-		if (progress_run() || (woken && run_for(spin_ns()))) {
+		/* When a poll is due, arm_and_sleep() makes the pass. */
+		if (woken && (progress_run() || run_for(spin_ns()))) {
 			lists.poll_ns = word_poll_min_ns;
 			continue;
 		}
@@ -465,7 +493,7 @@ int start()
 		progress->wake_fd = eventfd_make();
 	if (progress->wake_fd < 0)
 		return fail_errno("eventfd for the library's background thread");
-	if (const int err = thread_start_detached("usdma-progress", thread_main, nullptr))
+	if (const int err = thread_start_detached("usdma-progress", progress_main, nullptr))
 		return err;
 	progress->started = true;
 	return 0;
@@ -500,6 +528,11 @@ int progress_start()
 	return start();
 }
 
+bool progress_listens()
+{
+	return load_seq_cst(&progress->listens);
+}
+
 u64 progress_interrupts()
 {
 	return load_relaxed(&progress->interrupts);
@@ -513,7 +546,7 @@ u32 progress_count()
 void progress_wait(u32 seen, u64 abs_ns)
 {
 	fetch_add_seq_cst(&progress->waiters, 1);
-	futex_wait_until(&progress->count, seen, abs_ns);
+	futex_wait_checked(&progress->count, seen, any_value, abs_ns, 20 * ns_per_ms);
 	fetch_sub_relaxed(&progress->waiters, 1);
 }
 
@@ -534,26 +567,37 @@ spinning_waiter::spinning_waiter(const hw_queue *l, wait_mode mode) : l_(l)
 	else if (mode == wait_mode::poll)
 		until_ = ~u64(0);
 	if (until_)
+		start();
+}
+
+void spinning_waiter::start()
+{
+	if (!std::exchange(counted_, true))
 		fetch_add_seq_cst(&progress->spinners, 1);
 }
 
 /* The thread goes on where this one has stopped. */
-void spinning_waiter::end()
+void spinning_waiter::pause()
 {
-	if (!std::exchange(until_, 0))
+	if (!std::exchange(counted_, false))
 		return;
 	fetch_sub_seq_cst(&progress->spinners, 1);
-	if (!nothing_to_do())
+	if (!nothing_to_do() || ring_is_unheard())
 		progress_kick();
 }
 
 bool spinning_waiter::goes_on()
 {
 	if (until_ && now_ns() >= until_)
-		end();
-	if (until_ && hwq_engine_is_here(l_))
+		until_ = 0;
+	if (!until_) {
+		pause();
+		return false;
+	}
+	start();
+	if (hwq_engine_is_here(l_))
 		sched_yield();
-	return until_;
+	return true;
 }
 
 /* On arm64 the callers' store_release() is ordered before this load because it is seq_cst (STLR, then LDAR). */
@@ -591,7 +635,7 @@ bool progress_remove(stream *s)
 	return number != 0;
 }
 
-int progress_add_call(stream *s, bool marked, task &t)
+int progress_add_call(stream *s, u64 seq, bool marked, task &t)
 {
 	std::lock_guard guard(progress->list_lock);
 	const int err = start();
@@ -603,7 +647,7 @@ int progress_add_call(stream *s, bool marked, task &t)
 	fetch_add_relaxed(&s->refs, 1);
 	fetch_add_relaxed(&s->pending_calls, 1);
 	w->s = s;
-	w->seq = s->last;
+	w->seq = seq;
 	w->by = t.by;
 	w->mark = t.mark;
 	w->marked = marked;

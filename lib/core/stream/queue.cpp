@@ -35,7 +35,7 @@ void call_done(call_token *t)
 	if (!t)
 		return;
 	if (race_on())
-		race_call_done(t);
+		race().call_event(race_event::call_done, t, 0);
 	store_release(&t->done, 1u);
 	token_unref(t);
 	progress_kick();
@@ -135,7 +135,7 @@ static outcome run_call(stream *s, task &t)
 
 		if (t.mark)
 			stream_mark_reached(s, t.mark);
-		return progress_add_call(s, marked, t) ? outcome::later : outcome::done;
+		return progress_add_call(s, s->last, marked, t) ? outcome::later : outcome::done;
 	}
 	if (!t.delivered) {
 		/* Also after earlier non-blocking calls, which the progress thread delivers. */
@@ -203,13 +203,13 @@ void drop_task(task &t, bool accepted)
 	t.token = nullptr;
 }
 
-/* If the progress thread has earlier calls of the stream, it delivers this one after them. */
-static void pass_to_progress(stream *s, task &t)
+/* Not delivered here, under the lock: by the progress thread, after the calls of the stream that it has. */
+static bool pass_to_progress(stream *s, task &t)
 {
-	if (!t.deliver || t.delivered || !load_acquire(&s->pending_calls))
-		return;
-	if (progress_add_call(s, false, t) == 0)
-		t.delivered = true;
+	if (!t.deliver || t.delivered)
+		return false;
+	t.delivered = progress_add_call(s, 0, false, t) == 0;
+	return t.delivered;
 }
 
 /* Removes the first task. */
@@ -232,14 +232,18 @@ static void queue_emptied(stream *s)
 
 void stream_drop_queue(stream *s)
 {
+	bool passed = false;
+
 	for (const queued *q = s->queue; q; q = s->queue) {
 		task &t = s->queue->t;
 
-		pass_to_progress(s, t);
+		passed |= pass_to_progress(s, t);
 		drop_task(t, true);
 		queue_pop(s);
 	}
 	queue_emptied(s);
+	if (passed)
+		progress_kick();
 }
 
 /* ---- queueing --------------------------------------------------------------------------------------- */
@@ -320,7 +324,7 @@ static bool run_queue(stream *s)
 		queue_pop(s);
 		moved = true;
 		/* A failed gate stopped the stream (failure mode stop). */
-		if (s->stopped)
+		if (load_relaxed(&s->stopped))
 			stream_drop_queue(s);
 	}
 	if (!s->queue)
@@ -361,23 +365,27 @@ static int push_call(stream *s, task &t)
 }
 
 /* With the hardware queue's lock held. */
-static int accept(stream *s, task &t)
+static int accept(stream *s, task &t, op_numbers *numbers)
 {
 	stream_mark *const mark = t.mark;
 	const u64 counts = t.kind != task_kind::call;
 
 	number_task(s, t, nullptr);
+	if (numbers && numbers->first)
+		t.op = numbers->first + numbers->at;
 	if (mark)
 		stream_mark_gated(s, mark);
 	const int err = queue_waits(s) || run_task(s, t) == outcome::later ? enqueue(s, t) : 0;
 	if (err && mark)
 		stream_mark_unset(s, mark);
-	if (!err)
+	if (!err && numbers)
+		stream_number_call(s, numbers);
+	else if (!err)
 		stream_accept(s, counts);
 	return err;
 }
 
-int stream_push(stream *s, task &&t)
+int stream_push(stream *s, task &&t, op_numbers *numbers)
 {
 	hw_queue *l = s->ln;
 	int err;
@@ -388,7 +396,7 @@ int stream_push(stream *s, task &&t)
 	/* Checked under the lock: a failure may stop the stream at any time. */
 	err = stream_refuses(s);
 	if (!err)
-		err = accept(s, t);
+		err = accept(s, t, numbers);
 	l->lock.unlock();
 	progress_kick();
 	if (err)
@@ -442,13 +450,14 @@ bool stream_advance(stream *s)
 /* ---- gates and calls -------------------------------------------------------------------------------- */
 
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
-		      const seen_word *seen, u8 by, bool (*uses)(const void *arg, const memory_use &use))
+		      const seen_word *seen, u8 by, bool (*uses)(const void *arg, const memory_use &use),
+		      op_numbers *numbers)
 {
 	task t;
 
 	/* One that is refused makes no order, and would hide what comes after it. */
 	if (s->order && !stream_refuses(s))
-		stream_check_gate(s, seen);
+		race().gate(s, seen);
 	t.kind = task_kind::gate_check;
 	t.check = check;
 	t.release = release;
@@ -456,7 +465,7 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 	t.arg = arg;
 	t.until = until;
 	t.changed_by = by;
-	return stream_push(s, std::move(t));
+	return stream_push(s, std::move(t), numbers);
 }
 
 struct word_gate {
@@ -521,18 +530,36 @@ int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 	return wait_gate(s, memory_check, {addr, cmp, value}, deadline::never());
 }
 
+/* A signal of a file has no group: its stream is used. */
+static const void *group_of(const stream *s, u64 by)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	return by ? static_cast<const void *>(s->group) : s;
+}
+
 static int push_checked_call(stream *s, task &t)
 {
-	const u64 by = t.by;
-	const call_token *const token = t.token;
-	race_call_signals made;
-
-	if (s->order)
-		made = stream_check_call(s, by, token);
+	race_call *const made = s->order ? race().call(s->order, group_of(s, t.by), t.by, t.token) : nullptr;
 	const int err = stream_push(s, std::move(t));
-	if (err && s->order)
-		stream_check_no_call(s, by, token, made);
+
+	if (made)
+		race().call_made(made, !err);
 	return err;
+}
+
+static bool make_call(task *t, void (*deliver)(void *arg, call_token *done), void *arg, bool block)
+{
+	t->kind = task_kind::call;
+	t->deliver = deliver;
+	t->arg = arg;
+	t->block = block;
+	t->slot.reset(new (std::nothrow) call_slot);
+	t->token = block ? new (std::nothrow) call_token : nullptr;
+	if (t->slot && (t->token || !block))
+		return true;
+	drop_task(*t, false);
+	return false;
 }
 
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by,
@@ -540,18 +567,21 @@ int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *a
 {
 	task t;
 
-	t.kind = task_kind::call;
-	t.deliver = deliver;
-	t.arg = arg;
+	if (!make_call(&t, deliver, arg, block))
+		return no_memory("a call");
 	t.by = by;
 	t.mark = mark;
-	t.block = block;
-	t.slot.reset(new (std::nothrow) call_slot);
-	t.token = block ? new (std::nothrow) call_token : nullptr;
-	if (t.slot && (t.token || !block))
-		return push_checked_call(s, t);
-	drop_task(t, false);
-	return no_memory("a call");
+	return push_checked_call(s, t);
+}
+
+int stream_notice(stream *s, void (*deliver)(void *arg, call_token *done), void *arg)
+{
+	task t;
+
+	if (!make_call(&t, deliver, arg, false))
+		return no_memory("a call");
+	t.by = by_library;
+	return stream_push(s, std::move(t));
 }
 
 } // namespace usdma::core

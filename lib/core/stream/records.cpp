@@ -212,7 +212,7 @@ void record_unref(record *r)
 	if (r->stamp)
 		put({r->stamp, r->dev, r->opening, r->ln, r->seq});
 	if (r->order)
-		race_signal_delete(r->order);
+		race().record(race_record::deleted, 0, &r->order);
 	delete r;
 }
 

@@ -29,39 +29,28 @@ static int monitor_queue(hw_queue *l)
 	return err;
 }
 
-/* The mark, if it can be set in the ring. 1: it cannot. With the hardware queue's lock held. */
-static int mark_in_order(stream *s, stream_mark *mark)
-{
-	if (const int err = stream_refuses(s))
-		return err;
-	if (queue_waits(s))
-		return 1;
-	stream_mark_gated(s, mark);
-	stream_mark_reached(s, mark);
-	return 0;
-}
-
 /* Of a set the number is armed later. */
-static int mark_and_arm(stream *s, stream_mark *mark, ring_signal **out, signalling *how)
+static int mark_and_arm(stream *s, const u64 *count, stream_mark *mark, ring_signal **out, signalling *how)
 {
 	std::lock_guard guard(s->ln->lock);
-	const int err = mark_in_order(s, mark);
+	const int err = stream_mark_set(s, mark);
 
 	*how = signalling::none;
 	if (err)
 		return err < 0 ? err : 0;
-	*how = signal_arm(s->ln, mark->seq, out);
+	*how = signal_arm(s->ln, mark->seq, count, out);
 	if (*how == signalling::none)
 		stream_mark_unset(s, mark);
 	return 0;
 }
 
 /* A thread that monitors the queue must exist before the ring waits. Again behind it: see signal_check(). */
-static int by_device(stream *s, stream_mark *mark, ring_signal **out, signalling *how)
+static int by_device(stream *s, const u64 *count, stream_mark *mark, ring_signal **out, signalling *how)
 {
 	if (const int err = monitor_queue(s->ln))
 		return err;
-	if (const int err = mark_and_arm(s, mark, out, how))
+	signal_prepare(s->ln);
+	if (const int err = mark_and_arm(s, count, mark, out, how))
 		return err;
 	if (monitor_queue(s->ln))
 		log_debug("a completion is not monitored");
@@ -88,16 +77,16 @@ int stream_signal_own(stream *s, int fd, stream_mark *mark)
 	return stream_call(s, to_completion, reinterpret_cast<void *>(u64(fd)), false, 0, mark);
 }
 
-int stream_signal_ring(stream *s, int fd, stream_mark *mark, ring_signal **out, signalling *how)
+int stream_signal_ring(stream *s, const ring_read &read, stream_mark *mark, ring_signal **out, signalling *how)
 {
 	*how = signalling::none;
 	/* Behind calls that the progress thread has yet to deliver. */
 	if (has_interrupt(s) && !load_acquire(&s->pending_calls))
-		if (const int err = by_device(s, mark, out, how))
+		if (const int err = by_device(s, read.count, mark, out, how))
 			return err;
 	if (*how != signalling::none)
 		return 0;
-	return stream_signal_own(s, fd, mark);
+	return stream_signal_own(s, read.fd, mark);
 }
 
 /* ---- sets --------------------------------------------------------------------------------------------- */
@@ -108,6 +97,7 @@ int set_signals_open(stream *s, set_signals *out)
 	out->ln = s->ln;
 	out->opening = s->dev->opening;
 	if (has_interrupt(s)) {
+		signal_prepare(s->ln);
 		std::lock_guard guard(s->ln->lock);
 
 		out->by_device = signal_hold(s->ln);
@@ -177,7 +167,7 @@ int set_mark(stream *s, set_signals *set, set_entry *e)
 		if (const int unmonitored = monitor_queue(s->ln))
 			return unmonitored;
 		std::lock_guard guard(s->ln->lock);
-		err = mark_in_order(s, &e->mark);
+		err = stream_mark_set(s, &e->mark);
 	}
 	e->in_ring = !err;
 	return err == 1 ? mark_by_call(s, set, e) : err;
@@ -215,13 +205,17 @@ signalling set_await(set_signals *set, u64 seq)
 	if (monitor_queue(l))
 		log_debug("a set of completions is not monitored");
 	l->calls.leave();
+	/* Behind it: what it has consumed may be the signal of a delivery, and the next one has to signal again. */
+	set_seen(set);
 	return how;
 }
 
 void set_await_nothing(set_signals *set)
 {
-	if (set->by_device)
-		signal_nothing(set->by_device);
+	if (!set->by_device)
+		return;
+	signal_nothing(set->by_device);
+	set_seen(set);
 }
 
 } // namespace usdma::core

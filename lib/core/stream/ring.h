@@ -8,13 +8,17 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
+/* The caller's: an eventfd, which stays open until it was written, and where the ring stores what it reads. */
+struct ring_read {
+	int fd;
+	const u64 *count; /* as signal_arm() */
+};
 /*
  * Sets the mark behind all work submitted so far, and has its end signalled exactly once: by *out (armed), or by a
- * write to the eventfd fd, which is the caller's and stays open until then (none); or it has ended (done). fd is
- * written by the thread that detects that where the device cannot: behind a gate, in a queue whose interrupt is in
- * use.
+ * write to read.fd (none); or it has ended (done). The eventfd is written by the thread that detects that where the
+ * device cannot: behind a gate, in a queue whose interrupt is in use.
  */
-int stream_signal_ring(stream *s, int fd, stream_mark *mark, ring_signal **out, signalling *how);
+int stream_signal_ring(stream *s, const ring_read &read, stream_mark *mark, ring_signal **out, signalling *how);
 
 /* The same, always by a write to fd. */
 int stream_signal_own(stream *s, int fd, stream_mark *mark);
@@ -26,7 +30,7 @@ int stream_signal_own(stream *s, int fd, stream_mark *mark);
 struct set_signals {
 	ring_signal *by_device = nullptr;
 	unique_fd own;    /* where there is none */
-	u32 notified = 0; /* own was written since set_seen(); atomic */
+	u32 notified = 0; /* set_notify() has signalled, and nothing has consumed that; atomic */
 	u32 calls = 0;    /* not yet delivered; atomic */
 	device *dev = nullptr;
 	hw_queue *ln = nullptr;

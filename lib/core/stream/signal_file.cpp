@@ -246,15 +246,14 @@ bool signals_listen(std::vector<pollfd> *fds)
 	return all;
 }
 
-int stream_signal_eventfd(stream *s, int fd, stream_mark *mark)
+static int signal_eventfd(stream *s, int fd)
 {
 	auto *f = new (std::nothrow) file_signal;
 
 	if (!f)
 		return no_memory("a signal");
 	f->fd.reset(fcntl(fd, F_DUPFD_CLOEXEC, 3));
-	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false, 0, mark) :
-					fail_errno("file descriptor %d", fd);
+	const int err = f->fd.valid() ? stream_call(s, to_eventfd, f, false) : fail_errno("file descriptor %d", fd);
 	if (err)
 		delete f;
 	return err;
@@ -262,7 +261,7 @@ int stream_signal_eventfd(stream *s, int fd, stream_mark *mark)
 
 int stream_signal_fd(stream *s, int fd)
 {
-	return is_eventfd(fd) ? stream_signal_eventfd(s, fd) : signal_file(s, fd);
+	return is_eventfd(fd) ? signal_eventfd(s, fd) : signal_file(s, fd);
 }
 
 } // namespace usdma::core

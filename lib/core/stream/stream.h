@@ -38,10 +38,21 @@ enum gate_bits : u16 {
 	gate_checked = 4,  /* USDMA_CHECK: always set: what is submitted is checked, and so is what is waited for */
 };
 
+/* Of streams that stop together: those of a context of the front end, which is destroyed behind stream_owner_wait(). */
+struct stream_owner {
+	futex_lock lock;                  /* to store a failure, and the list; nests inside errors_lock */
+	struct stream *streams = nullptr; /* by stream::next_owned */
+	u32 left = 0;                     /* streams that left the list, ever; a futex */
+	u32 stops = 0;                    /* all have failure mode stop; atomic */
+	u32 failure = 0;                  /* the errno at which all have stopped, atomic; first are written … */
+	u32 stream = 0;                   /* … the stream that failed, and its operation */
+	u64 number = 0;
+};
+
 struct stream_options {
-	u32 flags = 0;         /* opaque to the core; set by the front end */
-	int wait = -1;         /* a wait_mode; -1: as configured */
-	void *owner = nullptr; /* the front end's context */
+	u32 flags = 0; /* opaque to the core; set by the front end */
+	int wait = -1; /* a wait_mode; -1: as configured */
+	stream_owner *owner = nullptr;
 	bool internal = false; /* serves one synchronous call, which returns the errors */
 };
 
@@ -52,15 +63,25 @@ struct stream_error {
 	u64 address = 0;            /* of a file: the offset */
 	u64 number = 0;             /* of the operation */
 	const char *file = nullptr; /* of a file: what was done, "reading" */
+	bool remote = false;        /* of work with another machine; address: bytes of its item that succeeded */
 	u32 more = 0;               /* later failures that are not listed: most_errors, or no memory */
+	u32 stream = 0;             /* of a pending error: its stream, or that which stopped this one */
 };
 /* Failures that a stream lists until they are taken; the first one of each owner needs no entry. */
 inline constexpr u32 most_errors = 1024;
 
+/* The failures of one owner, in order: the first one, and those after it. */
+struct error_list {
+	stream_error first;
+	later_error *later = nullptr, *last = nullptr;
+};
+
 /*
- * A position in a stream's work, which owns the failures of the operations after the mark before it: they are the
- * result of the mark, whatever other calls take meanwhile. A stream's marks are in its list, in order, from
- * stream_mark_set() until stream_mark_result() has returned the result; under its errors_lock.
+ * A position in a stream's work, which owns the failures of the requests between the mark before it and itself: they
+ * are the result of the mark, whatever other calls take meanwhile. Not by their operations' numbers: another thread
+ * may set a mark while a call waits for slots for the rest of its requests, which are then behind the mark. A stream's
+ * marks are in its list, in order, from stream_mark_set() until stream_mark_result() has returned the result; under its
+ * errors_lock.
  *
  *	mark_gated     it waits in the stream's queue, whose task uses it until the task is delivered
  *	mark_in_ring   until the ring completes seq, or the device is lost
@@ -68,11 +89,14 @@ inline constexpr u32 most_errors = 1024;
  */
 enum mark_state : u8 { mark_gated, mark_in_ring, mark_ended };
 struct stream_mark {
+	/* Of a mark that is not in the ring, or was dropped before it was. */
+	static constexpr u64 not_in_ring = ~u64(0);
+
 	stream *s = nullptr;        /* a reference; null: it is in no stream */
-	u64 after = 0, number = 0;  /* owns the failures of the operations after + 1 to number */
+	u64 number = 0;             /* of the last operation accepted before it */
 	u64 after_seq = 0, seq = 0; /* in the ring: of the mark before, and its own */
 	mark_state state = mark_ended;
-	stream_error error; /* the first of its failures */
+	error_list failures;
 	stream_mark *next = nullptr, *prev = nullptr;
 };
 
@@ -117,16 +141,16 @@ struct alignas(64) stream {
 	u64 front = ~u64(0);                           /* the first one's number; ~0: none; atomic */
 	u32 outside = 0;                               /* see stream_outside_enter(); futex */
 	u32 has_error = 0;
-	u64 max_len = 0;              /* longest request of the engine */
-	futex_lock errors_lock;       /* the next eight; nests inside ln->lock */
-	bool ended = false;           /* its work has ended, and it has no hardware queue any more */
-	bool error_reported = false;  /* by a call on the stream; not cleared once the stream has stopped */
-	bool error_peeked = false;    /* by device_peek_error */
-	u32 n_later = 0;              /* entries of `later` */
-	stream_error error;           /* the first failure that no mark owns */
-	later_error *later = nullptr; /* those after the first one of each owner, in order */
+	u64 max_len = 0;             /* longest request of the engine */
+	futex_lock errors_lock;      /* up to the marks; nests inside ln->lock */
+	bool ended = false;          /* its work has ended, and it has no hardware queue any more */
+	bool error_reported = false; /* by a call on the stream; not cleared once the stream has stopped */
+	bool error_peeked = false;   /* by device_peek_error */
+	u32 n_later = 0;             /* failures after the first one of each owner */
+	error_list failures;         /* that no mark owns */
 	stream_mark *marks = nullptr, *marks_end = nullptr; /* first and last */
-	u64 marked = 0, marked_seq = 0;     /* number and sequence number of the last mark; under ln->lock */
+	stream_mark *failing = nullptr;                     /* owns, or is behind, the failure that was noted last */
+	u64 marked_seq = 0;                 /* sequence number of the last mark in the ring; under ln->lock */
 	u64 running = 0;                    /* number of the task that runs; under ln->lock */
 	call_count calls;                   /* calls in progress; destroy waits for them */
 	struct call_group *group = nullptr; /* its host functions; freed with the last reference; under ln->lock */
@@ -143,6 +167,7 @@ struct alignas(64) stream {
 	u64 until = ~u64(0);         /* internal: deadline of its call's wait for ring slots */
 	u64 user[6] = {};            /* for the front end */
 	stream *next_idle = nullptr; /* internal and not in use: link in the device's list */
+	stream *next_owned = nullptr, *prev_owned = nullptr; /* of the same owner */
 };
 
 inline constexpr size_t max_streams = 65536;
@@ -234,7 +259,7 @@ int stream_take_next_error(stream *s, stream_error *out);
 /* As stream_take_error(), for a check of stream_wait_check(): a positive errno, or 0. */
 int stream_take_error_locked(stream *s);
 /* As stream_take_error(), but leaves the error pending. */
-int stream_see_error(stream *s);
+int stream_see_error(stream *s, stream_error *out = nullptr);
 /*
  * Drops queued work and aborts running work; later calls return -ECANCELED until the stream is destroyed. why: EBADF
  * if its device is closed.
@@ -257,7 +282,7 @@ int stream_set_fail_mode(stream *s, fail_mode mode);
  */
 int device_sync(device *dev, deadline until);
 /* Returns the first pending error among the device's streams and leaves it pending. Each error is returned once. */
-int device_peek_error(device *dev);
+int device_peek_error(device *dev, stream_error *out = nullptr);
 
 /*
  * The device is being closed: invalidates its remaining streams, and drops work that waits for a gate, also that of
@@ -279,6 +304,8 @@ int streams_reap(device *dev);
  */
 int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op_numbers *numbers,
 		  size_t *posted = nullptr);
+/* The call has submitted less operations than it has numbers: gives the others back, unless later ones were taken. */
+void stream_numbers_end(stream *s, const op_numbers *numbers, u64 used);
 /*
  * Fast path for one copy of up to plain_len bytes: arguments stay in registers. Inside a read section; never
  * blocks. Returns its cookie (number_of_cookie()); 0: not possible now, nothing was done; take the slow path.
@@ -316,17 +343,19 @@ int stream_wait_memory(stream *s, const void *addr, dma::compare cmp, u64 value)
 /*
  * For custom conditions (count notify): check(arg) is called until it returns true and has taken effect. check
  * and release run under the stream's lock: they must not wait, free memory or call into the library. by: bits of
- * changed_by. uses (or nullptr): it is for work that accesses the memory.
+ * changed_by. uses (or nullptr): it is for work that accesses the memory. numbers (or nullptr): of the call whose work
+ * it is for.
  */
 enum changed_by : u8 {
-	changed_by_library = 0, /* what makes it true calls progress_kick(), or is a step of another stream */
-	changed_by_device = 1,  /* or a WRITE of a device of this process, with flag_interrupt */
-	changed_by_others = 2,  /* or something that does not report it: it is polled */
+	changed_by_library =
+		0, /* what makes it true calls progress_kick() or rings the bell, or is a step of another stream */
+	changed_by_device = 1, /* or a WRITE of a device of this process, with flag_interrupt */
+	changed_by_others = 2, /* or something that does not report it: it is polled */
 };
 struct seen_word;
 int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *arg), void *arg, deadline until,
 		      const seen_word *seen = nullptr, u8 by = changed_by_device | changed_by_others,
-		      bool (*uses)(const void *arg, const memory_use &use) = nullptr);
+		      bool (*uses)(const void *arg, const memory_use &use) = nullptr, op_numbers *numbers = nullptr);
 /* For the race check: the word that check waits for, which other streams write. Without it any may have been waited
  * for. */
 struct seen_word {
@@ -382,6 +411,8 @@ int call_group_wait(stream *s, deadline until);
 int stream_call(stream *s, void (*deliver)(void *arg, call_token *done), void *arg, bool block, u64 by = 0,
 		stream_mark *mark = nullptr);
 void call_done(call_token *done);
+/* As stream_call(), without block: of the library, which the program does not see. */
+int stream_notice(stream *s, void (*deliver)(void *arg, call_token *done), void *arg);
 /*
  * As stream_call() for front ends without callback threads: runs fn(arg) on the library's callback thread of
  * the stream's owner or device.
@@ -401,14 +432,12 @@ int stream_outside_wait(stream *s, deadline until);
 
 /* Adds 1 to fd (duplicated) after all earlier work; never blocks or raises a signal. */
 int stream_signal_fd(stream *s, int fd);
-/* As stream_signal_fd() for an fd that is an eventfd. mark: as stream_call(). */
-int stream_signal_eventfd(stream *s, int fd, stream_mark *mark = nullptr);
 
 /* ---- marks ---------------------------------------------------------------------------------------------- */
 
 /*
  * Sets a mark behind all work submitted so far, if that is in the ring: m->seq. 1: it is not (nothing was done);
- * -errno: the stream accepts no work.
+ * -errno: the stream accepts no work. With the hardware queue's lock held.
  */
 int stream_mark_set(stream *s, stream_mark *m);
 /*

@@ -74,22 +74,18 @@ struct submission {
 	size_t n;
 	const lookups *found;
 	op_numbers *numbers;
-	size_t at = 0;         /* those before it were accepted */
-	bool numbered = false; /* their cookies are complete */
+	size_t at = 0;  /* those before it were accepted */
+	u64 cookie = 0; /* was added to theirs from `at` on */
 
 	bool ended() const { return at == n; }
 };
 
 /* With the hardware queue's lock held, also where this is done for the first requests of several. */
-[[gnu::always_inline]] static inline void number_requests(stream *s, submission *w)
+[[gnu::always_inline]] static inline void set_cookies(submission *w, u64 cookie)
 {
-	if (w->numbered)
-		return;
-	stream_number_call(s, w->numbers);
-	const u64 base = cookie_of(s, w->numbers->first + w->numbers->at);
-	for (size_t i = 0; i < w->n; i++)
-		w->r[i].cookie += base;
-	w->numbered = true;
+	for (size_t i = w->at; i < w->n; i++)
+		w->r[i].cookie += cookie - w->cookie;
+	w->cookie = cookie;
 }
 
 /* Once it is in the ring, a free of the memory waits for it. */
@@ -101,8 +97,13 @@ struct submission {
 		return in.error();
 	if (unlikely(w->found && !w->found->are_current()))
 		return stale;
-	number_requests(s, w);
+	const u64 cookie = cookie_of(s, stream_next_number(s, w->numbers) + w->numbers->at);
+	if (likely(w->cookie != cookie))
+		set_cookies(w, cookie);
 	*done = post(s, l, w->r + w->at, w->n - w->at);
+	/* Not before: a full ring takes none, and another thread's operations come first. */
+	if (likely(*done))
+		stream_number_call(s, w->numbers);
 	return 0;
 }
 
@@ -120,7 +121,6 @@ struct submission {
 
 static int queue_requests(stream *s, submission *w)
 {
-	const u64 base = w->numbered ? cookie_of(s, w->numbers->first + w->numbers->at) : 0;
 	queued *first = nullptr, **end = &first;
 
 	/* All or none: queued requests cannot be withdrawn. */
@@ -131,7 +131,7 @@ static int queue_requests(stream *s, submission *w)
 			return no_memory("work behind a gate");
 		}
 		(*end)->t.req = w->r[i];
-		(*end)->t.req.cookie -= base;
+		(*end)->t.req.cookie -= w->cookie;
 	}
 	const int err = stream_push_all(s, first, w->found, w->numbers);
 	if (!err)
@@ -146,7 +146,7 @@ static int post_some(stream *s, submission *w, bool *gated)
 	std::lock_guard guard(l->lock);
 
 	/* Checked again under the lock: a failure may have stopped the stream meanwhile. */
-	if (s->stopped)
+	if (load_relaxed(&s->stopped))
 		return fail_stopped(s);
 	*gated = queue_waits(s);
 	return *gated ? 0 : post_found(s, l, w);
@@ -202,7 +202,7 @@ void stream_complete_early(stream *s)
 {
 	/* What was removed is not submitted, and its addresses may be those of other memory. */
 	if (unlikely(s->order) && !stream_refuses(s) && (!w.found || w.found->are_current()))
-		stream_check_requests(s, w.r + w.at, w.n - w.at);
+		race().requests(s, w.r + w.at, w.n - w.at);
 	const int err = submit_rest(s, &w);
 
 	if (posted)
@@ -218,7 +218,7 @@ int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op
 	submission w = {r, n, found, numbers};
 
 	l->lock.lock();
-	if (likely(!(s->gated | s->stopped)))
+	if (likely(!(s->gated | load_relaxed(&s->stopped))))
 		post_found(s, l, &w);
 	l->lock.unlock_light();
 	return likely(w.ended()) ? 0 : submit_slow(s, w, posted);
@@ -233,30 +233,28 @@ int stream_submit(stream *s, dma::request *r, size_t n, const lookups *found, op
 		count_copies(s, l, 1, len);
 	};
 
-	return likely(!(s->gated | s->stopped)) && hwq_submit_copy(l, spaces, src, dst, len, cookie, count) ? cookie :
-													      0;
+	return likely(!(s->gated | load_relaxed(&s->stopped))) &&
+			       hwq_submit_copy(l, spaces, src, dst, len, cookie, count) ?
+		       cookie :
+		       0;
 }
 
-/* The lock is not biased to this thread. */
-[[gnu::noinline]] static u64 submit_copy_shared(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
+void stream_numbers_end(stream *s, const op_numbers *numbers, u64 used)
 {
-	hw_queue *l = s->ln;
+	std::lock_guard guard(s->ln->lock);
 
-	if (!l->lock.try_lock())
-		return 0;
-	const u64 cookie = post_copy(s, l, spaces, src, dst, len);
-	l->lock.unlock_light();
-	return cookie;
+	if (numbers->first && numbers->first + numbers->n - 1 == stream_number(s))
+		stream_accept(s, used - numbers->n);
 }
 
 u64 stream_submit_copy(stream *s, u32 spaces, u64 src, u64 dst, u64 len)
 {
 	hw_queue *l = s->ln;
 
-	if (unlikely(!l->lock.try_lock_own()))
-		return submit_copy_shared(s, spaces, src, dst, len);
+	if (unlikely(!l->lock.try_lock()))
+		return 0;
 	const u64 cookie = post_copy(s, l, spaces, src, dst, len);
-	l->lock.unlock_own();
+	l->lock.unlock_light();
 	return cookie;
 }
 

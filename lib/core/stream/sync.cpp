@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting for streams and querying them. */
 #include "driver/base/error.h"
+#include "driver/base/wakes.h"
 #include "lib/core/base/section.h"
 #include "lib/core/base/trace.h"
 #include "lib/core/queue/wait.h"
@@ -22,9 +23,47 @@ static bool ring_target(stream *s, u64 *seq)
 	return !queue_waits(s);
 }
 
+/* The ring whose event its first task waits for, counted as in use. nullptr: it waits for something else. */
+static hw_queue *enter_awaited(stream *s, u64 *seq, deadline *until)
+{
+	std::lock_guard guard(s->ln->lock);
+	const read_section in;
+	const task *t = in && s->queue ? &s->queue->t : nullptr;
+	hw_queue *l = t && t->kind == task_kind::gate_event ? record_hw_queue(t->rec) : nullptr;
+
+	if (!l)
+		return nullptr;
+	l->calls.enter();
+	*seq = t->rec->seq;
+	*until = deadline::sooner(*until, t->until);
+	return l;
+}
+
+/*
+ * Waits there as for work of its own ring, instead of for a thread that does: one wake-up less. In parts, each as long
+ * as all before, as an abort does not end them. False: not possible.
+ */
+static bool wait_for_event(stream *s, spinning_waiter *spin, deadline until, u64 *part_ns)
+{
+	const saved_error before;
+	u64 seq;
+	hw_queue *const l = enter_awaited(s, &seq, &until);
+
+	if (!l)
+		return false;
+	spin->pause();
+	hwq_wait(l, seq, deadline::sooner(until, deadline::in_ns(*part_ns)), stream_wait_mode(s));
+	l->calls.leave();
+	*part_ns = std::min(2 * *part_ns, 20 * ns_per_ms);
+	before.again(0);
+	progress_run_behind();
+	return true;
+}
+
 static int wait_ungated(stream *s, deadline until)
 {
 	spinning_waiter spin(s->ln, stream_wait_mode(s));
+	u64 part_ns = ns_per_ms;
 
 	for (;;) {
 		const u32 seen = progress_count();
@@ -43,9 +82,9 @@ static int wait_ungated(stream *s, deadline until)
 		devices_poll();
 		if ((err = device_alive(s->dev)))
 			return err;
-		if (spin.goes_on())
+		if (wait_for_event(s, &spin, until, &part_ns) || spin.goes_on())
 			continue;
-		progress_wait(seen, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+		progress_wait(seen, until.at());
 	}
 }
 
@@ -70,7 +109,7 @@ static int outside_step(stream *s, deadline until)
 	if (n && until.passed())
 		return fail(ETIMEDOUT, "stream %u: a file operation was not cancelled in time", s->id);
 	if (n)
-		futex_wait_until(&s->outside, n, std::min(until.at(), now_ns() + 20 * ns_per_ms));
+		futex_wait_checked(&s->outside, n, 0, until.at(), 20 * ns_per_ms);
 	return 0;
 }
 
@@ -120,11 +159,11 @@ static int wait_failed(stream *s, int err)
 /* The caller knows then that all work before has ended. */
 [[gnu::cold, gnu::noinline]] static int wait_checked(stream *s, deadline until)
 {
-	const u64 mark = race_stream_mark(s->order);
+	const u64 mark = race().stream_mark(s->order);
 	const int err = wait_all(s, until);
 
 	if (!err || s->dev->lost())
-		race_stream_waited(s->order, mark);
+		race().stream_waited(s->order, mark);
 	return err;
 }
 
@@ -194,11 +233,11 @@ static int query_gated(stream *s)
 
 [[gnu::cold, gnu::noinline]] static int query_checked(stream *s)
 {
-	const u64 mark = race_stream_mark(s->order);
+	const u64 mark = race().stream_mark(s->order);
 	const int done = query(s);
 
 	if (!done)
-		race_stream_waited(s->order, mark);
+		race().stream_waited(s->order, mark);
 	return done;
 }
 
@@ -263,12 +302,12 @@ int device_sync(device *dev, deadline until)
 	return err;
 }
 
-int device_peek_error(device *dev)
+int device_peek_error(device *dev, stream_error *out)
 {
 	int err = 0;
 
 	for (size_t at = 0; stream *s = err ? nullptr : stream_of_device(dev, &at);) {
-		err = peek_error(s, true);
+		err = peek_error(s, true, out);
 		stream_unref(s);
 	}
 	return err;

@@ -2,7 +2,7 @@
 /* Work of a stream that is queued behind a gate. */
 #pragma once
 
-#include "lib/core/check/race.h"
+#include "lib/core/config/race.h"
 #include "lib/core/memory/memory.h"
 #include "lib/core/stream/event.h"
 #include "lib/core/stream/stream.h"
@@ -12,6 +12,9 @@
 #include <vector>
 
 namespace usdma::core {
+
+/* As `by` of stream_call(): no thread of the program runs the call. */
+inline constexpr u64 by_library = ~u64(0);
 
 enum class task_kind : u8 { request, record, reset, gate_event, gate_check, call };
 
@@ -66,8 +69,11 @@ enum class outcome : u8 { done, later };
 outcome run_task(stream *s, task &t);
 /* Releases a task's resources without running it; accepted: its submission had succeeded. */
 void drop_task(task &t, bool accepted);
-/* Runs the task, or queues it for the progress thread. On -errno the task is dropped. */
-int stream_push(stream *s, task &&t);
+/*
+ * Runs the task, or queues it for the progress thread. On -errno the task is dropped. numbers: of the call, of which it
+ * is the operation at numbers->at; else it has the next number.
+ */
+int stream_push(stream *s, task &&t, op_numbers *numbers = nullptr);
 /* As stream_push() for a list of requests or a call: all or none. found: as stream_submit(). Takes the list over. */
 int stream_push_all(stream *s, queued *first, const lookups *found = nullptr, op_numbers *numbers = nullptr);
 /* Frees tasks that were not accepted. */
@@ -75,14 +81,18 @@ void queued_delete(queued *first);
 /* Runs a gated stream's queue until a task has to wait; true: progress was made. Takes the hardware queue's lock. */
 bool stream_advance(stream *s);
 /*
- * Drops the queue; with the hardware queue's lock held. Its calls are still delivered, after those that the
- * progress thread already has.
+ * Drops the queue; with the hardware queue's lock held. The progress thread still delivers its calls, after those
+ * that it has.
  */
 void stream_drop_queue(stream *s);
-/* The next ten with the hardware queue's lock held. */
+/* The next eleven with the hardware queue's lock held. Of a request in the ring, of the operation with this number. */
+void stream_note_failure(stream *s, const dma::fault &f, u64 number);
+/* Of the task that runs. */
 void stream_note_error(stream *s, int err, dma::fault_reason reason, u64 address, u64 number);
-/* Of the task that runs. what: "reading", … */
+/* what: "reading", … */
 void stream_note_file_error(stream *s, int err, const char *what, u64 offset);
+/* Of work with another machine: the item of the task, and the bytes before that succeeded. */
+[[gnu::visibility("default")]] void stream_note_remote_error(stream *s, int err, u64 item, u64 offset);
 /* A reset has ended the stream's requests in the ring, or the device was lost: what has not ended has this error. */
 void stream_note_reset(stream *s);
 void stream_note_loss(stream *s);
@@ -116,6 +126,11 @@ inline void stream_accept(stream *s, u64 n, u64 copies = 0)
 	store_relaxed(&s->apart, s->apart + n - copies);
 	s->cookie = op_cookie(s->apart) | dma::cookie_owner(s->cookie);
 }
+/* The call's first number, which stream_number_call() takes once a request was accepted. */
+inline u64 stream_next_number(const stream *s, const op_numbers *numbers)
+{
+	return numbers->first ? numbers->first : stream_number(s) + 1;
+}
 inline void stream_number_call(stream *s, op_numbers *numbers)
 {
 	if (numbers->first)
@@ -145,7 +160,7 @@ inline bool queue_waits(const stream *s)
 	return s->gated & gate_queue;
 }
 /* -errno if the stream accepts no work: stopped, held, destroyed, or its device lost. */
-int stream_refuses(const stream *s);
+[[gnu::visibility("default")]] int stream_refuses(const stream *s);
 /* The error of a stopped stream; exact with the hardware queue's lock held, else a hint. */
 int fail_stopped(const stream *s);
 /* The device is closed: drops what waits for a gate; the stream then returns -EBADF. */
@@ -156,17 +171,7 @@ void stream_close_gates(stream *s);
  */
 stream *stream_of_device(const device *dev, size_t *at);
 /* The pending error, left pending. once: reported once. */
-int peek_error(stream *s, bool once);
-
-/* ---- checks (USDMA_CHECK=race), for streams with an order ------------------------------------------ */
-
-/* What is submitted. */
-void stream_check_requests(const stream *s, const dma::request *r, size_t n);
-/* A gate. */
-void stream_check_gate(const stream *s, const seen_word *seen);
-/* A call, before it is pushed; no call: it was refused. */
-race_call_signals stream_check_call(const stream *s, u64 by, const call_token *done);
-void stream_check_no_call(const stream *s, u64 by, const call_token *done, const race_call_signals &which);
+int peek_error(stream *s, bool once, stream_error *out);
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 
@@ -207,18 +212,20 @@ bool signals_listen(std::vector<pollfd> *fds);
 /* Unlists it; true: the caller now owns the list's reference. With its hardware queue's lock held. */
 bool progress_remove(stream *s);
 /*
- * Calls t.deliver(t.arg, nullptr) once the present work of s in the ring has ended or its device is dead.
- * marked: a request in the ring raises the interrupt. With the hardware queue's lock held.
+ * Calls t.deliver(t.arg, nullptr) once the ring of s has completed seq or its device is dead. marked: a request in the
+ * ring raises the interrupt. With the hardware queue's lock held.
  */
-int progress_add_call(stream *s, bool marked, task &t);
+int progress_add_call(stream *s, u64 seq, bool marked, task &t);
+/* It sleeps, and wakes rings that wait for what other devices write. */
+bool progress_listens();
 /* Number of device interrupts that woke the progress thread. */
 u64 progress_interrupts();
 /* One pass over all gated streams and pending calls, in the caller's thread; true: progress was made. */
 bool progress_run();
 /* As progress_run(), but waits for another thread's pass first instead of returning. */
-bool progress_run_behind();
+[[gnu::visibility("default")]] bool progress_run_behind();
 /* Wakes the progress thread. */
-void progress_kick();
+[[gnu::visibility("default")]] void progress_kick();
 /* Sleeps until a pass has made progress, or until abs_ns. */
 void progress_wait(u32 seen, u64 abs_ns);
 /*
@@ -228,20 +235,22 @@ void progress_wait(u32 seen, u64 abs_ns);
 class spinning_waiter {
 public:
 	spinning_waiter(const hw_queue *l, wait_mode mode);
-	~spinning_waiter() { end(); }
+	~spinning_waiter() { pause(); }
 	spinning_waiter(const spinning_waiter &) = delete;
 	spinning_waiter &operator=(const spinning_waiter &) = delete;
+	/* True: it makes the next pass at once, also after a pause. */
 	bool goes_on();
+	/* Before it sleeps elsewhere: until goes_on() the progress thread polls. */
+	void pause();
 
 private:
-	void end();
+	void start();
 
 	const hw_queue *const l_;
 	u64 until_ = 0; /* 0: it does not spin */
+	bool counted_ = false;
 };
 u32 progress_count();
-/* -errno: the thread cannot be started. */
-int progress_start();
 /* The progress thread monitors this queue, see ring_signal.h. The caller then kicks it. */
 int monitor_add(hw_queue *l);
 bool monitor_any();

@@ -190,8 +190,8 @@ template <class R> PyObject *as_object(R &&value)
 		return py::cast(std::forward<R>(value)).release().ptr();
 }
 
-/* F: a lambda without captures, used once. */
-template <class F> struct function {
+/* A function of the module; F: a type of a callable without state, row: its number. */
+template <size_t row, class F> struct function {
 	static inline PyMethodDef method;
 
 	static PyObject *call(PyObject *module, PyObject *const *args, Py_ssize_t n)
@@ -207,9 +207,9 @@ template <class F> struct function {
 void add_function(py::module_ &m, PyMethodDef *method);
 
 /* doc: the call in Python syntax. Both texts are literals. */
-template <class F> void def(py::module_ &m, const char *name, const char *doc, F)
+template <size_t row, class F> void def(py::module_ &m, const char *name, const char *doc, F)
 {
-	using fn = function<F>;
+	using fn = function<row, F>;
 
 	fn::method = {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&fn::call)), METH_FASTCALL, doc};
 	add_function(m, &fn::method);
@@ -241,15 +241,7 @@ void field(const py::dict &d, const char *key, E &out)
 	out = E(value);
 }
 
-void add_base(py::module_ &acl);
-void add_device(py::module_ &rt);
-void add_memory(py::module_ &rt);
-void add_copy(py::module_ &rt);
-void add_virtual(py::module_ &rt);
-void add_stream(py::module_ &rt);
-void add_event(py::module_ &rt);
-void add_callback(py::module_ &rt);
-void add_notify(py::module_ &rt);
-void add_util(py::module_ &util);
+/* Of functions.list. */
+void add_functions(py::module_ &acl, py::module_ &rt, py::module_ &util);
 
 } // namespace pyacl

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/python/acl/args.h"
-
-#include <acl/acl.h>
+/* Initialisation, the log, devices, attributes of streams, copies by descriptor. */
+#include "lib/python/acl/own.h"
 
 namespace pyacl {
-namespace {
 
 py::object text_or_none(const char *text)
 {
@@ -13,37 +11,13 @@ py::object text_or_none(const char *text)
 	return py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(text, Py_ssize_t(strlen(text)), "replace"));
 }
 
-void add_buffers(py::module_ &acl)
+int init(std::optional<std::string> path)
 {
-	def(acl, "create_data_buffer", "buffer = create_data_buffer(ptr, size)",
-	    [](void *ptr, size_t size) { return number(aclCreateDataBuffer(ptr, size)); });
-	def(acl, "destroy_data_buffer", "ret = destroy_data_buffer(buffer)",
-	    [](void *buffer) { return aclDestroyDataBuffer(static_cast<aclDataBuffer *>(buffer)); });
-	def(acl, "update_data_buffer", "ret = update_data_buffer(buffer, ptr, size)",
-	    [](void *buffer, void *ptr, size_t size) {
-		    return aclUpdateDataBuffer(static_cast<aclDataBuffer *>(buffer), ptr, size);
-	    });
-	def(acl, "get_data_buffer_addr", "ptr = get_data_buffer_addr(buffer)",
-	    [](void *buffer) { return number(aclGetDataBufferAddr(static_cast<aclDataBuffer *>(buffer))); });
-	def(acl, "get_data_buffer_size", "size = get_data_buffer_size(buffer)",
-	    [](void *buffer) { return aclGetDataBufferSizeV2(static_cast<aclDataBuffer *>(buffer)); });
-	def(acl, "get_data_buffer_size_v2", "size = get_data_buffer_size_v2(buffer)",
-	    [](void *buffer) { return aclGetDataBufferSizeV2(static_cast<aclDataBuffer *>(buffer)); });
-}
-
-std::tuple<int32_t, int32_t, int32_t, int> version()
-{
-	int32_t major = 0, minor = 0, patch = 0;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* pyACL's only version call */
-	int ret = aclrtGetVersion(&major, &minor, &patch);
-#pragma GCC diagnostic pop
-
-	return {major, minor, patch, ret};
+	return without_gil([&] { return aclInit(path ? path->c_str() : nullptr); });
 }
 
 /* As ACL_APP_LOG in C: with the place of the caller, here a Python function. */
-py::object app_log(int32_t level, const std::string &text)
+py::object app_log(int32_t level, std::string text)
 {
 	const auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(PyEval_GetFrame()));
 	std::string file = "?", function = "?";
@@ -60,33 +34,61 @@ py::object app_log(int32_t level, const std::string &text)
 	return py::none();
 }
 
-} // namespace
-
-void add_base(py::module_ &acl)
+and_ret<py::dict> utilization(int32_t id)
 {
-	def(acl, "init", "ret = init([config_path])", [](std::optional<std::string> path) {
-		return without_gil([&] { return aclInit(path ? path->c_str() : nullptr); });
-	});
-	def(acl, "finalize", "ret = finalize()", [] { return without_gil(aclFinalize); });
-	def(acl, "finalize_reference", "ref_count, ret = finalize_reference()", [] {
-		uint64_t left = 0;
-		int ret = without_gil([&] { return aclFinalizeReference(&left); });
+	aclrtUtilizationInfo info = {};
+	int ret = without_gil([&] { return aclrtGetDeviceUtilizationRate(id, &info); });
+	py::dict d;
 
-		return std::tuple(left, ret);
+	d["cube_utilization"] = info.cubeUtilization;
+	d["vector_utilization"] = info.vectorUtilization;
+	d["aicpu_utilization"] = info.aicpuUtilization;
+	d["memory_utilization"] = info.memoryUtilization;
+	d["utilization_extend"] = number(info.utilizationExtend);
+	return {d, ret};
+}
+
+std::tuple<int32_t, uint32_t, int> primary_state(int32_t id)
+{
+	int32_t active = 0;
+	int ret = without_gil([&] { return aclrtGetPrimaryCtxState(id, nullptr, &active); });
+
+	return {active, 0u, ret};
+}
+
+int set_attribute(void *stream, int32_t attr, py::dict d)
+{
+	aclrtStreamAttrValue value = {};
+
+	field(d, "failureMode", value.failureMode);
+	field(d, "overflowSwitch", value.overflowSwitch);
+	field(d, "userCustomTag", value.userCustomTag);
+	field(d, "cacheOpInfoSwitch", value.cacheOpInfoSwitch);
+	field(d, "streamPriority", value.streamPriority);
+	return without_gil([&] { return aclrtSetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
+}
+
+and_ret<py::dict> get_attribute(void *stream, int32_t attr)
+{
+	aclrtStreamAttrValue value = {};
+	int ret = without_gil([&] { return aclrtGetStreamAttribute(stream, aclrtStreamAttr(attr), &value); });
+	py::dict d;
+
+	d["failureMode"] = value.failureMode;
+	d["overflowSwitch"] = value.overflowSwitch;
+	d["userCustomTag"] = value.userCustomTag;
+	d["cacheOpInfoSwitch"] = value.cacheOpInfoSwitch;
+	d["streamPriority"] = value.streamPriority;
+	return {d, ret};
+}
+
+and_ret<uint64_t> set_desc(void *desc, int32_t kind, void *src, void *dst, size_t count, std::optional<void *> config)
+{
+	int ret = without_gil([&] {
+		return aclrtSetMemcpyDesc(desc, aclrtMemcpyKind(kind), src, dst, count, config.value_or(nullptr));
 	});
-	def(acl, "get_version", "major, minor, patch, ret = get_version()", [] { return version(); });
-	def(acl, "get_soc_name", "name = get_soc_name()", [] { return text_or_none(aclrtGetSocName()); });
-	def(acl, "get_recent_err_msg", "text or None = get_recent_err_msg()",
-	    [] { return text_or_none(aclGetRecentErrMsg()); });
-	def(acl, "data_type_size", "size = data_type_size(data_type)",
-	    [](int32_t type) { return aclDataTypeSize(aclDataType(type)); });
-	def(acl, "float16_to_float", "value = float16_to_float(bits)",
-	    [](uint16_t value) { return double(aclFloat16ToFloat(value)); });
-	def(acl, "float_to_float16", "bits = float_to_float16(value)",
-	    [](double value) { return aclFloatToFloat16(float(value)); });
-	def(acl, "app_log", "app_log(level, message)",
-	    [](int32_t level, const std::string &text) { return app_log(level, text); });
-	add_buffers(acl);
+
+	return {number(desc), ret};
 }
 
 } // namespace pyacl

@@ -3,6 +3,8 @@
 #include "lib/python/acl/args.h"
 #include "lib/python/main_only.h"
 
+#include <pybind11/eval.h>
+
 using namespace pyacl;
 
 namespace {
@@ -10,7 +12,7 @@ namespace {
 /* pyACL has more sub-modules, which a copy engine cannot serve. */
 py::object missing(const std::string &name)
 {
-	static const char *const absent[] = {"mdl", "op", "media", "blas", "prof", "himpi", "fv"};
+	static const char *const absent[] = {"blas", "himpi", "fv"};
 
 	for (const char *a : absent) {
 		if (name == a)
@@ -30,6 +32,32 @@ py::module_ add_part(py::module_ &acl, const char *name, const char *doc)
 	return part;
 }
 
+/*
+ * Of a part whose functions need models or operators: each answers 207000, so that programs take the path for what is
+ * not supported; with another result before it, that is 0. What makes an object makes none: 0.
+ */
+constexpr const char *refusals = R"(
+class _Refused(int):
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter((0, int(self)))
+
+
+def __getattr__(name):
+    if name.startswith("_"):
+        raise AttributeError(name)
+    result = 0 if name.startswith("create") else _Refused(207000)
+    return lambda *_: result
+)";
+
+void add_refused(py::module_ &acl, const char *name)
+{
+	py::module_ part = add_part(acl, name, "Not supported: each function answers 207000.");
+
+	py::exec(refusals, part.attr("__dict__"));
+}
+
 } // namespace
 
 #define PyInit_acl init_acl
@@ -40,16 +68,9 @@ PYBIND11_MODULE(acl, m)
 	py::module_ rt = add_part(m, "rt", "Devices, contexts, memory, streams, events, copies.");
 	py::module_ util = add_part(m, "util", "Pointers of Python objects, and threads.");
 
-	add_base(m);
-	add_device(rt);
-	add_memory(rt);
-	add_copy(rt);
-	add_virtual(rt);
-	add_stream(rt);
-	add_event(rt);
-	add_callback(rt);
-	add_notify(rt);
-	add_util(util);
+	for (const char *part : {"mdl", "op", "prof", "tdt", "media"})
+		add_refused(m, part);
+	add_functions(m, rt, util);
 	m.def("__getattr__", missing);
 }
 #undef PyInit_acl

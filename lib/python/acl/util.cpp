@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/python/acl/args.h"
-
-#include <acl/acl.h>
-#include <pybind11/numpy.h>
+#include "lib/python/acl/own.h"
 
 #include <map>
 #include <memory>
 #include <pthread.h>
 
 namespace pyacl {
-namespace {
 
 /* ---- pointers -------------------------------------------------------------------------------------- */
 
-uint64_t bytes_to_ptr(const py::object &o)
+uint64_t bytes_to_ptr(py::object o)
 {
 	if (!PyBytes_Check(o.ptr()))
 		throw py::value_error("acl.util.bytes_to_ptr expects bytes");
@@ -21,7 +17,7 @@ uint64_t bytes_to_ptr(const py::object &o)
 }
 
 /* Access to a device address would terminate the process. */
-void need_host(const char *call, void *ptr)
+static void need_host(const char *call, void *ptr)
 {
 	aclrtPtrAttributes at = {};
 
@@ -36,25 +32,25 @@ py::bytes ptr_to_bytes(void *ptr, size_t size)
 	return py::bytes(static_cast<const char *>(ptr), size);
 }
 
-py::array need_array(const char *call, const py::object &o)
+static py::array need_array(const char *call, const py::object &o)
 {
 	if (!py::isinstance<py::array>(o))
 		throw py::value_error(std::string(call) + " expects a numpy.ndarray");
 	return py::reinterpret_borrow<py::array>(o);
 }
 
-void warn(PyObject *category, const char *text)
+static void warn(PyObject *category, const char *text)
 {
 	if (PyErr_WarnEx(category, text, 1))
 		throw py::error_already_set();
 }
 
-bool contiguous(const py::array &a)
+static bool contiguous(const py::array &a)
 {
 	return a.flags() & py::array::c_style;
 }
 
-uint64_t numpy_to_ptr(const py::object &o)
+uint64_t numpy_to_ptr(py::object o)
 {
 	py::array a = need_array("acl.util.numpy_to_ptr", o);
 
@@ -64,7 +60,7 @@ uint64_t numpy_to_ptr(const py::object &o)
 	return number(a.data());
 }
 
-std::tuple<uint64_t, py::array> numpy_contiguous_to_ptr(const py::object &o)
+std::tuple<uint64_t, py::array> numpy_contiguous_to_ptr(py::object o)
 {
 	py::array a = need_array("acl.util.numpy_contiguous_to_ptr", o);
 
@@ -73,7 +69,7 @@ std::tuple<uint64_t, py::array> numpy_contiguous_to_ptr(const py::object &o)
 	return {number(a.data()), a};
 }
 
-py::array ptr_to_numpy(void *ptr, const py::object &shape, int32_t type)
+py::array ptr_to_numpy(void *ptr, py::object shape, int32_t type)
 {
 	std::vector<ssize_t> dims;
 
@@ -90,21 +86,23 @@ py::array ptr_to_numpy(void *ptr, const py::object &shape, int32_t type)
 
 /* ---- threads --------------------------------------------------------------------------------------- */
 
+namespace {
 struct thread {
 	py::object fn, args;
 	std::string error; /* text of the exception */
 	bool raised = false;
 };
+} // namespace
 
 /* Live threads by id.  Protected by the GIL; never destroyed: threads may outlive the module. */
-std::map<uint64_t, std::unique_ptr<thread>> &threads()
+static std::map<uint64_t, std::unique_ptr<thread>> &threads()
 {
 	static auto *all = new std::map<uint64_t, std::unique_ptr<thread>>;
 
 	return *all;
 }
 
-void *thread_main(void *arg)
+static void *thread_main(void *arg)
 {
 	if (usdma::python::interpreter_is_ending())
 		return nullptr;
@@ -155,24 +153,6 @@ int stop_thread(uint64_t id)
 	if (t->raised)
 		throw std::runtime_error("the thread raised " + t->error);
 	return ACL_SUCCESS;
-}
-
-} // namespace
-
-void add_util(py::module_ &util)
-{
-	def(util, "bytes_to_ptr", "ptr = bytes_to_ptr(bytes)", [](const py::object &o) { return bytes_to_ptr(o); });
-	def(util, "ptr_to_bytes", "bytes = ptr_to_bytes(ptr, size)",
-	    [](void *ptr, size_t size) { return ptr_to_bytes(ptr, size); });
-	def(util, "numpy_to_ptr", "ptr = numpy_to_ptr(array)  (deprecated)",
-	    [](const py::object &o) { return numpy_to_ptr(o); });
-	def(util, "numpy_contiguous_to_ptr", "ptr, array = numpy_contiguous_to_ptr(array)",
-	    [](const py::object &o) { return numpy_contiguous_to_ptr(o); });
-	def(util, "ptr_to_numpy", "array = ptr_to_numpy(ptr, shape, numpy_type_number)",
-	    [](void *ptr, const py::object &shape, int32_t type) { return ptr_to_numpy(ptr, shape, type); });
-	def(util, "start_thread", "thread_id, ret = start_thread(fn, args)",
-	    [](py::object fn, py::object args) { return start_thread(std::move(fn), std::move(args)); });
-	def(util, "stop_thread", "ret = stop_thread(thread_id)", [](uint64_t id) { return stop_thread(id); });
 }
 
 } // namespace pyacl

@@ -1,423 +1,648 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libhccl's groups: processes with one or two devices of USDMA_DEVICES each, and threads of one process with all of
- * them. Each element of every result is compared with the result of plain loops.
+ * Random collective operations: each element of every result is compared with what plain loops over all ranks' data
+ * say, and so are the bytes that no operation may touch. Over processes, processes with several ranks, and threads; in
+ * the whole group and in a part of it; recorded in a graph and replayed. USDMA_TEST_OPERATIONS: how many each.
  */
-#include <acl/acl.h>
-#include <hccl.h>
+#include "tests/integration/hccl/group.h"
 
-#include "tests/support/test.h"
-#include "tests/support/until.h"
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
-#include <cerrno>
-#include <csignal>
-#include <cstring>
-#include <functional>
-#include <string>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <thread>
-#include <unistd.h>
-#include <vector>
+namespace {
 
-using namespace usdma::test;
-
-static std::vector<std::string> devices;
-static uint32_t ranks; /* as many as devices: four, or two in the virtual machine */
-
-/* cmocka's asserts do not work in the ranks' processes and threads: the first line that fails is printed. */
-#define MUST(is)                                                                                                       \
-	do {                                                                                                           \
-		if (!(is)) {                                                                                           \
-			fprintf(stderr, "# rank %u, line %d: %s\n", r.rank, __LINE__, #is);                            \
-			return false;                                                                                  \
-		}                                                                                                      \
-	} while (0)
-#define GOOD(call) MUST((call) == 0)
-
-struct rank_of {
-	uint32_t rank = 0;
-	int32_t device = 0;
-	HcclComm comm = nullptr;
-	aclrtStream stream = nullptr, other = nullptr;
-};
+using values = std::vector<int64_t>;
+constexpr int64_t untouched = -1;
+constexpr size_t guard = 64, most = 1 << 20; /* bytes */
 
 /* ---- elements ------------------------------------------------------------------------------------------ */
 
-/* Small integers: every order of additions gives the same sum. */
-template <class T> std::vector<T> data_of(uint32_t rank, size_t n, std::uint64_t round)
-{
-	auto gen = rng(round * 100 + rank);
-	std::vector<T> v(n);
+constexpr HcclDataType reducible[] = {
+	HCCL_DATA_TYPE_INT8,   HCCL_DATA_TYPE_INT16,  HCCL_DATA_TYPE_INT32,   HCCL_DATA_TYPE_INT64,
+	HCCL_DATA_TYPE_UINT8,  HCCL_DATA_TYPE_UINT16, HCCL_DATA_TYPE_UINT32,  HCCL_DATA_TYPE_UINT64,
+	HCCL_DATA_TYPE_FP16,   HCCL_DATA_TYPE_BFP16,  HCCL_DATA_TYPE_FP32,    HCCL_DATA_TYPE_FP64,
+	HCCL_DATA_TYPE_INT128, HCCL_DATA_TYPE_HIF8,   HCCL_DATA_TYPE_FP8E4M3, /* these are only copied */
+};
+constexpr size_t reduced_types = 12;
 
-	for (T &x : v)
-		x = T(gen() % 7);
-	return v;
+size_t size_of(HcclDataType type)
+{
+	static constexpr size_t sizes[] = {1, 2, 4, 2, 4, 8, 8, 1, 2, 4, 8, 2, 16, 0, 1, 1, 1, 1};
+
+	return sizes[type];
 }
 
-template <class T> T reduce_one(HcclReduceOp op, T a, T b)
+void store(HcclDataType type, uint8_t *at, int64_t v)
+{
+	const float f = float(v);
+	const double d = double(v);
+	const aclFloat16 half = aclFloatToFloat16(f);
+
+	if (v == untouched)
+		memset(at, 0xa5, size_of(type));
+	else if (type == HCCL_DATA_TYPE_FP16)
+		memcpy(at, &half, 2);
+	else if (type == HCCL_DATA_TYPE_BFP16)
+		memcpy(at, reinterpret_cast<const char *>(&f) + 2, 2);
+	else if (type == HCCL_DATA_TYPE_FP32)
+		memcpy(at, &f, 4);
+	else if (type == HCCL_DATA_TYPE_FP64)
+		memcpy(at, &d, 8);
+	else
+		memcpy(at, &v, std::min<size_t>(size_of(type), 8)); /* integers wrap */
+}
+
+std::vector<uint8_t> encode(HcclDataType type, const values &v)
+{
+	std::vector<uint8_t> bytes(v.size() * size_of(type) + 2 * guard, 0xa5);
+
+	for (size_t i = 0; i < v.size(); i++) {
+		uint8_t *at = &bytes[guard + i * size_of(type)];
+
+		if (type == HCCL_DATA_TYPE_INT128 && v[i] != untouched)
+			memset(at, 0, 16);
+		store(type, at, v[i]);
+	}
+	return bytes;
+}
+
+int64_t combine(HcclReduceOp op, int64_t a, int64_t b)
 {
 	switch (op) {
 	case HCCL_REDUCE_SUM:
-		return T(a + b);
+		return a + b;
 	case HCCL_REDUCE_PROD:
-		return T(a * b);
+		return a * b;
 	case HCCL_REDUCE_MAX:
-		return a > b ? a : b;
+		return std::max(a, b);
 	default:
-		return a < b ? a : b;
+		return std::min(a, b);
 	}
 }
 
-template <class T> std::vector<T> reduced(size_t n, std::uint64_t round, HcclReduceOp op)
-{
-	std::vector<T> sum = data_of<T>(0, n, round);
+/* ---- plans: the same on each rank ------------------------------------------------------------------------ */
 
-	for (uint32_t r = 1; r < ranks; r++) {
-		const std::vector<T> v = data_of<T>(r, n, round);
-		for (size_t i = 0; i < n; i++)
-			sum[i] = reduce_one(op, sum[i], v[i]);
-	}
-	return sum;
-}
-
-/* Device memory with a copy of a vector. */
-template <class T> struct buffer {
-	explicit buffer(const std::vector<T> &v) : bytes(v.size() * sizeof(T))
-	{
-		if (aclrtMalloc(&at, bytes ? bytes : 1, ACL_MEM_MALLOC_NORMAL_ONLY))
-			at = nullptr;
-		else if (bytes && aclrtMemcpy(at, bytes, v.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE))
-			at = nullptr;
-	}
-	explicit buffer(size_t n) : buffer(std::vector<T>(n, T(99))) {}
-	~buffer() { aclrtFree(at); }
-	buffer(const buffer &) = delete;
-	buffer &operator=(const buffer &) = delete;
-	std::vector<T> get() const
-	{
-		std::vector<T> v(bytes / sizeof(T));
-
-		if (bytes && aclrtMemcpy(v.data(), bytes, at, bytes, ACL_MEMCPY_DEVICE_TO_HOST))
-			v.clear();
-		return v;
-	}
-	T *el(size_t i) const { return static_cast<T *>(at) + i; }
-	void *at = nullptr;
-	size_t bytes;
+enum kind {
+	all_reduce,
+	reduce_scatter,
+	reduce_scatter_v,
+	all_gather,
+	all_gather_v,
+	broadcast,
+	scatter,
+	reduce,
+	all_to_all,
+	all_to_all_v,
+	all_to_all_vc,
+	batch,
+	send_recv,
+	grouped,
+	barrier,
+	kinds
 };
 
-/* ---- operations of each rank ------------------------------------------------------------------------------- */
+struct send {
+	uint32_t from, to;
+	size_t count;
+};
 
-template <class T>
-static bool one_all_reduce(rank_of &r, size_t n, HcclDataType type, HcclReduceOp op, std::uint64_t round)
+struct plan {
+	uint64_t number;
+	kind what;
+	HcclDataType type;
+	HcclReduceOp op;
+	uint32_t size, root;
+	size_t count;
+	bool aliased, other_stream;
+	std::vector<uint64_t> counts[64], offsets[2][64]; /* by sender and receiver; by arrays: row 0 */
+	std::vector<send> sends;
+};
+
+bool reduces(kind k)
 {
-	const std::vector<T> mine = data_of<T>(r.rank, n, round), want = reduced<T>(n, round, op);
-	buffer<T> src(mine), dst(n);
-
-	GOOD(HcclAllReduce(src.at, dst.at, n, type, op, r.comm, r.stream));
-	GOOD(HcclAllReduce(src.at, src.at, n, type, op, r.comm, r.stream)); /* in place */
-	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
-	MUST(dst.get() == want);
-	MUST(src.get() == want);
-	return true;
+	return k == all_reduce || k == reduce_scatter || k == reduce_scatter_v || k == reduce;
 }
 
-/* Fewer elements than ranks, one chunk, and many: a slot is 1 MiB / 4. */
-static bool all_reduce(rank_of &r)
+constexpr uint64_t fixed_plans = 100; /* numbers below do not depend on the seed, and have elements */
+
+/* Mostly small, sometimes many pieces, sometimes none. */
+size_t random_count(std::mt19937_64 &gen, const plan &p)
 {
-	std::uint64_t round = 1;
+	const size_t limit = (most - 4096) / 16 / (p.size * p.size);
 
-	for (size_t n : {size_t(1), size_t(3), size_t(1000), sized(700001, 9001)})
-		MUST(one_all_reduce<float>(r, n, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, round++));
-	for (HcclReduceOp op : {HCCL_REDUCE_PROD, HCCL_REDUCE_MAX, HCCL_REDUCE_MIN})
-		MUST(one_all_reduce<int32_t>(r, 777, HCCL_DATA_TYPE_INT32, op, round++));
-	MUST(one_all_reduce<double>(r, 1234, HCCL_DATA_TYPE_FP64, HCCL_REDUCE_SUM, round++));
-	MUST(one_all_reduce<int64_t>(r, 1234, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_SUM, round++));
-	return one_all_reduce<uint8_t>(r, 4321, HCCL_DATA_TYPE_UINT8, HCCL_REDUCE_SUM, round++);
-}
-
-static bool scatter_and_gather(rank_of &r)
-{
-	const size_t n = sized(100003, 1003);
-	const std::vector<int32_t> mine = data_of<int32_t>(r.rank, n * ranks, 20),
-				   sum = reduced<int32_t>(n * ranks, 20, HCCL_REDUCE_SUM);
-	buffer<int32_t> src(mine), part(n), all(n * ranks);
-
-	GOOD(HcclReduceScatter(src.at, part.at, n, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, r.comm, r.stream));
-	GOOD(HcclAllGather(part.at, all.at, n, HCCL_DATA_TYPE_INT32, r.comm, r.stream));
-	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
-	MUST(part.get() == std::vector<int32_t>(sum.begin() + long(n * r.rank), sum.begin() + long(n * (r.rank + 1))));
-	MUST(all.get() == sum);
-	/* In place. */
-	GOOD(HcclReduceScatter(src.at, src.el(n * r.rank), n, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, r.comm, r.stream));
-	GOOD(HcclAllGather(src.el(n * r.rank), src.at, n, HCCL_DATA_TYPE_INT32, r.comm, r.stream));
-	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
-	MUST(src.get() == sum);
-	return true;
-}
-
-static bool with_root(rank_of &r)
-{
-	const size_t n = sized(300001, 1003);
-
-	for (uint32_t root = 0; root < ranks; root++) {
-		const std::vector<uint16_t> mine = data_of<uint16_t>(r.rank, n, 30 + root),
-					    roots = data_of<uint16_t>(root, n, 30 + root),
-					    sum = reduced<uint16_t>(n, 30 + root, HCCL_REDUCE_SUM);
-		buffer<uint16_t> buf(mine), src(mine), dst(n), part(n / ranks);
-
-		GOOD(HcclBroadcast(buf.at, n, HCCL_DATA_TYPE_UINT16, root, r.comm, r.stream));
-		GOOD(HcclReduce(src.at, r.rank == root ? dst.at : nullptr, n, HCCL_DATA_TYPE_UINT16, HCCL_REDUCE_SUM,
-				root, r.comm, r.stream));
-		GOOD(HcclScatter(r.rank == root ? src.at : nullptr, part.at, n / ranks, HCCL_DATA_TYPE_UINT16, root,
-				 r.comm, r.stream));
-		GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
-		MUST(buf.get() == roots);
-		MUST(r.rank != root || dst.get() == sum);
-		const auto from = roots.begin() + long(n / ranks * r.rank);
-		MUST(part.get() == std::vector<uint16_t>(from, from + long(n / ranks)));
+	switch (p.number < fixed_plans ? 2 : gen() % 8) {
+	case 0:
+		return 0;
+	case 1:
+		return gen() % sized(limit, 500);
+	default:
+		return 1 + gen() % 100;
 	}
-	return true;
 }
 
-/* Number of elements that rank a sends to rank b, all of one value. */
-static size_t count_of(uint32_t a, uint32_t b)
+/* Parts of counts with gaps between them. */
+void lay_out(std::mt19937_64 &gen, const std::vector<uint64_t> &counts, bool gaps, std::vector<uint64_t> *offsets)
 {
-	return (a * 5 + b * 3) % 7 * sized(20011, 501);
-}
+	uint64_t at = 0;
 
-static bool all_to_all(rank_of &r)
-{
-	const size_t n = sized(70001, 701);
-	std::vector<int32_t> mine(n * ranks), want(n * ranks);
-	std::vector<uint64_t> counts[2], offsets[2];
-	std::vector<uint8_t> out, in;
-
-	for (size_t i = 0; i < mine.size(); i++) {
-		mine[i] = int32_t(r.rank * 1000 + i / n);
-		want[i] = int32_t(i / n * 1000 + r.rank);
+	for (uint64_t n : counts) {
+		at += gaps ? gen() % 4 : 0;
+		offsets->push_back(at);
+		at += n;
 	}
-	for (uint32_t p = 0; p < ranks; p++) {
-		counts[0].push_back(count_of(r.rank, p));
-		counts[1].push_back(count_of(p, r.rank));
-		offsets[0].push_back(out.size());
-		offsets[1].push_back(in.size());
-		out.insert(out.end(), count_of(r.rank, p), uint8_t(r.rank * 16 + p));
-		in.insert(in.end(), count_of(p, r.rank), uint8_t(p * 16 + r.rank));
-	}
-	buffer<int32_t> src(mine), dst(n * ranks);
-	buffer<uint8_t> give(out), take(in.size());
-	GOOD(HcclAlltoAll(src.at, n, HCCL_DATA_TYPE_INT32, dst.at, n, HCCL_DATA_TYPE_INT32, r.comm, r.stream));
-	GOOD(HcclAlltoAllV(give.at, counts[0].data(), offsets[0].data(), HCCL_DATA_TYPE_UINT8, take.at,
-			   counts[1].data(), offsets[1].data(), HCCL_DATA_TYPE_UINT8, r.comm, r.stream));
-	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
-	MUST(dst.get() == want);
-	MUST(take.get() == in);
-	return true;
 }
 
-/* A ring: each sends to the right, then both directions at once, with two items to the same rank. */
-static bool point_to_point(rank_of &r)
+void plan_matrix(std::mt19937_64 &gen, plan *p)
 {
-	const uint32_t right = (r.rank + 1) % ranks, left = (r.rank + ranks - 1) % ranks;
-	const size_t n = sized(200001, 2001), few = 100;
-	buffer<float> mine(data_of<float>(r.rank, n, 40)), got(n), one(n), two(few);
-	HcclSendRecvItem items[] = {{HCCL_SEND, mine.at, n, HCCL_DATA_TYPE_FP32, right},
-				    {HCCL_SEND, mine.at, few, HCCL_DATA_TYPE_FP32, right},
-				    {HCCL_RECV, one.at, n, HCCL_DATA_TYPE_FP32, left},
-				    {HCCL_RECV, two.at, few, HCCL_DATA_TYPE_FP32, left}};
+	const bool gaps = p->what == all_to_all_v || p->what == reduce_scatter_v || p->what == all_gather_v;
 
-	for (uint32_t turn = 0; turn < 2; turn++) { /* the even ranks send first */
-		if (r.rank % 2 == turn)
-			GOOD(HcclSend(mine.at, n, HCCL_DATA_TYPE_FP32, right, r.comm, r.stream));
+	for (uint32_t a = 0; a < p->size; a++)
+		for (uint32_t b = 0; b < p->size; b++)
+			p->counts[a].push_back(p->what == all_to_all ? p->count : random_count(gen, *p));
+	for (uint32_t a = 0; a < p->size; a++) {
+		std::vector<uint64_t> column;
+
+		for (uint32_t b = 0; b < p->size; b++)
+			column.push_back(p->counts[b][a]);
+		lay_out(gen, p->counts[a], gaps, &p->offsets[0][a]);
+		lay_out(gen, column, gaps, &p->offsets[1][a]);
+	}
+}
+
+/* HcclSend() does not send to the own rank. */
+plan make_plan(uint64_t number, uint32_t size, kind what)
+{
+	auto gen = number < fixed_plans ? std::mt19937_64(number) : rng(number);
+	plan p{number, what, {}, {}, size, 0, 0, false, false, {}, {}, {}};
+
+	p.type = reducible[gen() % (reduces(what) ? reduced_types : std::size(reducible))];
+	p.op = HcclReduceOp(gen() % 4);
+	p.root = uint32_t(gen() % size);
+	p.count = random_count(gen, p);
+	p.aliased = gen() % 3 == 0;
+	p.other_stream = gen() % 4 == 0;
+	plan_matrix(gen, &p);
+	for (uint64_t n = 1 + gen() % 6; n; n--)
+		p.sends.push_back({uint32_t(gen() % size), uint32_t(gen() % size), random_count(gen, p)});
+	if (what == barrier)
+		p.sends.clear();
+	if (what == send_recv)
+		std::erase_if(p.sends, [](const send &s) { return s.from == s.to; });
+	return p;
+}
+
+/* Element j of a rank: small, so that all types hold all sums and products. */
+int64_t element(const plan &p, uint32_t rank, uint64_t j)
+{
+	uint64_t x = (p.number * 64 + rank) * 0x9e3779b97f4a7c15 + j * 0xbf58476d1ce4e5b9;
+
+	x = (x ^ x >> 29) * 0x94d049bb133111eb;
+	x ^= x >> 32;
+	return p.op == HCCL_REDUCE_PROD ? int64_t(1 << x % (p.size > 4 ? 2 : 3)) : int64_t(x % 7);
+}
+
+int64_t reduced(const plan &p, uint64_t j)
+{
+	int64_t v = element(p, 0, j);
+
+	for (uint32_t s = 1; s < p.size; s++)
+		v = combine(p.op, v, element(p, s, j));
+	return v;
+}
+
+/* ---- what a rank gives and gets --------------------------------------------------------------------------- */
+
+/* Both buffers before, and after; `at`: where in the sending buffer (in place) the receiving one is. */
+struct picture {
+	values give, take, want_give, want_take;
+	bool aliased = false;
+	size_t at = 0;
+};
+
+size_t end_of(const std::vector<uint64_t> &counts, const std::vector<uint64_t> &offsets)
+{
+	return counts.empty() ? 0 : counts.back() + offsets.back();
+}
+
+values elements(const plan &p, uint32_t rank, size_t from, size_t n)
+{
+	values v;
+
+	for (size_t j = from; j < from + n; j++)
+		v.push_back(element(p, rank, j));
+	return v;
+}
+
+/* Writes to the receiving buffer's picture, wherever that is. */
+void want(picture *pic, size_t at, int64_t v)
+{
+	(pic->aliased ? pic->want_give : pic->want_take)[pic->at + at] = v;
+}
+
+void see_reduction(const plan &p, picture *pic, size_t parts, size_t from, size_t n, bool mine)
+{
+	pic->want_give = pic->give;
+	pic->take = values(parts, untouched);
+	pic->want_take = pic->take;
+	for (size_t j = 0; mine && j < n; j++)
+		want(pic, j, reduced(p, from + j));
+}
+
+picture see(const plan &p, uint32_t r)
+{
+	const size_t n = p.count, all = n * p.size;
+	const auto &counts = p.counts[0], &offsets = p.offsets[0][0];
+	picture pic;
+
+	switch (p.what) {
+	case all_reduce:
+	case reduce:
+		pic.aliased = p.aliased;
+		pic.give = elements(p, r, 0, n);
+		see_reduction(p, &pic, n, 0, n, p.what == all_reduce || r == p.root);
+		break;
+	case reduce_scatter:
+		pic.aliased = p.aliased;
+		pic.at = p.aliased ? n * r : 0;
+		pic.give = elements(p, r, 0, all);
+		see_reduction(p, &pic, n, n * r, n, true);
+		break;
+	case reduce_scatter_v:
+		pic.give = elements(p, r, 0, end_of(counts, offsets));
+		see_reduction(p, &pic, counts[r], offsets[r], counts[r], true);
+		break;
+	case all_gather:
+	case all_gather_v: {
+		const bool v = p.what == all_gather_v;
+		const auto count = [&](uint32_t s) { return v ? counts[s] : n; };
+		const auto offset = [&](uint32_t s) { return v ? offsets[s] : n * s; };
+
+		pic.take = values(v ? end_of(counts, offsets) : all, untouched);
+		if (p.aliased)
+			for (size_t j = 0; j < count(r); j++)
+				pic.take[offset(r) + j] = element(p, r, j);
 		else
-			GOOD(HcclRecv(got.at, n, HCCL_DATA_TYPE_FP32, left, r.comm, r.stream));
+			pic.give = elements(p, r, 0, count(r));
+		pic.want_give = pic.give;
+		pic.want_take = pic.take;
+		for (uint32_t s = 0; s < p.size; s++)
+			for (size_t j = 0; j < count(s); j++)
+				pic.want_take[offset(s) + j] = element(p, s, j);
+		break;
 	}
-	GOOD(HcclBatchSendRecv(items, 4, r.comm, r.stream));
-	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
-	const std::vector<float> want = data_of<float>(left, n, 40);
-	MUST(got.get() == want);
-	MUST(one.get() == want);
-	MUST(two.get() == std::vector<float>(want.begin(), want.begin() + long(few)));
-	return true;
+	case broadcast:
+		pic.take = r == p.root ? elements(p, r, 0, n) : values(n, untouched);
+		pic.want_take = elements(p, p.root, 0, n);
+		break;
+	case scatter:
+		pic.aliased = p.aliased && r == p.root;
+		pic.at = pic.aliased ? n * r : 0;
+		if (r == p.root)
+			pic.give = elements(p, r, 0, all);
+		pic.want_give = pic.give;
+		pic.take = pic.want_take = values(n, untouched);
+		for (size_t j = 0; j < n; j++)
+			want(&pic, j, element(p, p.root, n * r + j));
+		break;
+	case all_to_all:
+	case all_to_all_v:
+	case all_to_all_vc:
+		pic.give = pic.want_give = elements(p, r, 0, end_of(p.counts[r], p.offsets[0][r]));
+		for (uint32_t s = 0; s < p.size; s++)
+			pic.take.resize(std::max<size_t>(pic.take.size(), p.offsets[1][r][s] + p.counts[s][r]),
+					untouched);
+		pic.want_take = pic.take;
+		for (uint32_t s = 0; s < p.size; s++)
+			for (size_t j = 0; j < p.counts[s][r]; j++)
+				pic.want_take[p.offsets[1][r][s] + j] = element(p, s, p.offsets[0][s][r] + j);
+		break;
+	default:
+		for (size_t k = 0; k < p.sends.size(); k++) {
+			const send &s = p.sends[k];
+			const values v = elements(p, s.from, 1000 * k, s.count);
+
+			if (s.from == r)
+				pic.give.insert(pic.give.end(), v.begin(), v.end());
+			if (s.to == r)
+				pic.want_take.insert(pic.want_take.end(), v.begin(), v.end());
+		}
+		pic.want_give = pic.give;
+		pic.take = values(pic.want_take.size(), untouched);
+	}
+	return pic;
 }
 
-/* Operations in two streams are ordered without an event of the caller; a barrier; operations without data. */
-static bool streams(rank_of &r)
-{
-	const size_t n = 5000;
-	buffer<int32_t> a(std::vector<int32_t>(n, 1));
+/* ---- the calls -------------------------------------------------------------------------------------------- */
 
-	for (int i = 0; i < 3; i++)
-		GOOD(HcclAllReduce(a.at, a.at, n, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, r.comm,
-				   i % 2 ? r.other : r.stream));
-	GOOD(HcclBarrier(r.comm, r.other));
-	GOOD(HcclAllReduce(a.at, a.at, 0, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, r.comm, r.stream));
-	GOOD(aclrtSynchronizeStreamWithTimeout(r.other, 60000));
-	MUST(a.get() == std::vector<int32_t>(n, int32_t(ranks * ranks * ranks)));
-	return true;
-}
-
-static bool refusals(rank_of &r)
-{
-	buffer<float> a(10);
-	const auto f32 = HCCL_DATA_TYPE_FP32;
-	const auto sum = HCCL_REDUCE_SUM;
-	HcclSendRecvItem self = {HCCL_SEND, a.at, 1, f32, r.rank};
-	HcclConfigValue value = {0};
-	HcclResult error = HCCL_E_RESERVED;
-	char name[COMM_NAME_MAX_LENGTH];
-	uint32_t n = 0;
-
-	MUST(HcclAllReduce(nullptr, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PTR);
-	MUST(HcclAllReduce(nullptr, nullptr, 0, f32, sum, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclReduceScatter(a.at, a.at, 0, f32, sum, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclAllGather(nullptr, nullptr, 0, f32, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclBroadcast(nullptr, 0, f32, 99, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclScatter(nullptr, nullptr, 0, f32, 0, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclReduce(nullptr, nullptr, 0, f32, sum, 0, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclSend(nullptr, 0, f32, 0, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclRecv(nullptr, 0, f32, 0, r.comm, r.stream) == HCCL_SUCCESS);
-	MUST(HcclAllReduce(a.at, a.at, 1, f32, sum, &r, r.stream) == HCCL_E_PTR);
-	MUST(HcclAllReduce(a.at, a.at, 1, f32, sum, r.comm, nullptr) == HCCL_E_PTR);
-	MUST(HcclAllReduce(a.at, a.at, 1, HCCL_DATA_TYPE_RESERVED, sum, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(HcclAllReduce(a.at, a.at, 1, f32, HCCL_REDUCE_RESERVED, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(HcclAllReduce(a.at, a.at, 1, HCCL_DATA_TYPE_HIF8, sum, r.comm, r.stream) == HCCL_E_NOT_SUPPORT);
-	MUST(HcclAllReduce(a.at, a.at, ~0ull, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(HcclBroadcast(a.at, 1, f32, ranks, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(HcclBatchSendRecv(&self, 1, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(r.rank == 0 || HcclReduceScatter(a.at, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(HcclAlltoAll(a.at, 1, f32, a.at, 1, f32, r.comm, r.stream) == HCCL_E_PARA);
-	MUST(HcclAlltoAll(nullptr, 1, f32, a.at, 1, f32, r.comm, r.stream) == HCCL_E_PTR);
-	GOOD(HcclAlltoAll(nullptr, 0, f32, nullptr, 0, f32, r.comm, r.stream));
-	MUST(HcclCommSuspend(r.comm) == HCCL_E_NOT_SUPPORT);
-	GOOD(HcclGetCommAsyncError(r.comm, &error));
-	MUST(error == HCCL_SUCCESS);
-	GOOD(HcclGetRankSize(r.comm, &n));
-	MUST(n == ranks);
-	GOOD(HcclGetRankId(r.comm, &n));
-	MUST(n == r.rank);
-	GOOD(HcclGetCommName(r.comm, name));
-	MUST(!strcmp(name, "the group"));
-	GOOD(HcclGetConfig(HCCL_DETERMINISTIC, &value));
-	MUST(value.value == 1);
-	MUST(!strcmp(HcclGetErrorString(HCCL_E_OOM), "out of memory") && *HcclGetErrorString(HcclResult(999)));
-	return true;
-}
-
-/* ---- the group in processes -------------------------------------------------------------------------------- */
-
-/* Shared by the ranks: the root info when it is available, and progress counters. */
-struct shared {
-	HcclRootInfo root;
-	std::uint32_t rooted, joined, go;
+struct where {
+	HcclComm comm;
+	aclrtStream stream;
+	char *give, *take;
 };
-static shared *common;
 
-static std::uint32_t read_word(const std::uint32_t *word)
+/* HcclSend() and HcclRecv() in the order of the sends; all at once: a batch, or a group. */
+bool transfer(const rank_of &r, const plan &p, uint32_t own, const where &at)
 {
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+	std::vector<HcclSendRecvItem> items;
+	char *give = at.give, *take = at.take;
+
+	for (const send &s : p.sends) {
+		const size_t bytes = s.count * size_of(p.type);
+
+		if (s.from == own)
+			items.push_back({HCCL_SEND, std::exchange(give, give + bytes), s.count, p.type, s.to});
+		if (s.to == own)
+			items.push_back({HCCL_RECV, std::exchange(take, take + bytes), s.count, p.type, s.from});
+	}
+	if (p.what == batch) {
+		if (items.empty())
+			return true;
+		GOOD(HcclBatchSendRecv(items.data(), uint32_t(items.size()), at.comm, at.stream));
+		return true;
+	}
+	if (p.what == grouped)
+		GOOD(HcclGroupStart());
+	for (const HcclSendRecvItem &i : items)
+		if (i.sendRecvType == HCCL_SEND)
+			GOOD(HcclSend(i.buf, i.count, i.dataType, i.remoteRank, at.comm, at.stream));
+		else
+			GOOD(HcclRecv(i.buf, i.count, i.dataType, i.remoteRank, at.comm, at.stream));
+	if (p.what == grouped)
+		GOOD(HcclGroupEnd());
+	return true;
 }
 
-/* Replaces until(), which uses cmocka's asserts: this is a child. */
-static bool eventually(const std::function<bool()> &done)
+HcclResult call(const plan &p, uint32_t r, const where &at)
 {
-	for (int tries = 0; tries < 60000; tries++, usleep(1000))
-		if (done())
-			return true;
+	const HcclComm c = at.comm;
+	const aclrtStream s = at.stream;
+	const bool root = r == p.root;
+	std::vector<uint64_t> matrix, column;
+
+	for (uint32_t a = 0; a < p.size; a++) {
+		matrix.insert(matrix.end(), p.counts[a].begin(), p.counts[a].end());
+		column.push_back(p.counts[a][r]);
+	}
+	switch (p.what) {
+	case all_reduce:
+		return HcclAllReduce(at.give, at.take, p.count, p.type, p.op, c, s);
+	case reduce:
+		return HcclReduce(at.give, root ? at.take : nullptr, p.count, p.type, p.op, p.root, c, s);
+	case reduce_scatter:
+		return HcclReduceScatter(at.give, at.take, p.count, p.type, p.op, c, s);
+	case reduce_scatter_v:
+		return HcclReduceScatterV(at.give, p.counts[0].data(), p.offsets[0][0].data(), at.take, p.counts[0][r],
+					  p.type, p.op, c, s);
+	case all_gather:
+		return HcclAllGather(at.give, at.take, p.count, p.type, c, s);
+	case all_gather_v:
+		return HcclAllGatherV(at.give, p.counts[0][r], at.take, p.counts[0].data(), p.offsets[0][0].data(),
+				      p.type, c, s);
+	case broadcast:
+		return HcclBroadcast(at.take, p.count, p.type, p.root, c, s);
+	case scatter:
+		return HcclScatter(root ? at.give : nullptr, at.take, p.count, p.type, p.root, c, s);
+	case all_to_all:
+		return HcclAlltoAll(at.give, p.count, p.type, at.take, p.count, p.type, c, s);
+	case all_to_all_v:
+		return HcclAlltoAllV(at.give, p.counts[r].data(), p.offsets[0][r].data(), p.type, at.take,
+				     column.data(), p.offsets[1][r].data(), p.type, c, s);
+	case all_to_all_vc:
+		return HcclAlltoAllVC(at.give, matrix.data(), p.type, at.take, p.type, c, s);
+	default:
+		return HcclBarrier(c, s);
+	}
+}
+
+/* ---- a rank ------------------------------------------------------------------------------------------------ */
+
+struct arena {
+	char *give = nullptr, *take = nullptr;
+	arena()
+	{
+		for (char **at : {&give, &take})
+			if (aclrtMalloc(reinterpret_cast<void **>(at), most, ACL_MEM_MALLOC_NORMAL_ONLY))
+				*at = nullptr;
+	}
+	~arena()
+	{
+		aclrtFree(give);
+		aclrtFree(take);
+	}
+	arena(const arena &) = delete;
+	arena &operator=(const arena &) = delete;
+};
+
+bool fill(const rank_of &r, char *at, const std::vector<uint8_t> &bytes)
+{
+	MUST(bytes.size() <= most);
+	GOOD(aclrtMemcpy(at, most, bytes.data(), bytes.size(), ACL_MEMCPY_HOST_TO_DEVICE));
+	return true;
+}
+
+bool compare(const rank_of &r, const plan &p, const char *name, const char *at, const std::vector<uint8_t> &want)
+{
+	std::vector<uint8_t> got(want.size());
+
+	GOOD(aclrtMemcpy(got.data(), got.size(), at, got.size(), ACL_MEMCPY_DEVICE_TO_HOST));
+	if (got == want)
+		return true;
+	const auto wrong = std::mismatch(got.begin(), got.end(), want.begin());
+	fprintf(stderr,
+		"# rank %u, operation %llu: kind %d of %u ranks, type %d, op %d, root %u, count %zu, in place %d: "
+		"%s differs at byte %td of %zu: %02x, not %02x\n",
+		r.rank, static_cast<unsigned long long>(p.number), p.what, p.size, p.type, p.op, p.root, p.count,
+		p.aliased, name, wrong.first - got.begin() - long(guard), got.size() - 2 * guard, *wrong.first,
+		*wrong.second);
 	return false;
 }
 
-static bool join_group(rank_of &r, uint32_t size = ranks)
+bool run_plan(const rank_of &r, const plan &p, HcclComm comm, uint32_t own, const arena &mem)
 {
+	const picture pic = see(p, own);
+	where at = {comm, p.other_stream ? r.other : r.stream, mem.give + guard, mem.take + guard};
+	const bool gathers = p.what == all_gather || p.what == all_gather_v;
+	const size_t part = p.what == all_gather ? p.count * own : p.offsets[0][0].empty() ? 0 : p.offsets[0][0][own];
+
+	MUST(fill(r, mem.give, encode(p.type, pic.give)));
+	MUST(fill(r, mem.take, encode(p.type, pic.take)));
+	if (pic.aliased)
+		at.take = at.give + pic.at * size_of(p.type);
+	if (gathers && p.aliased)
+		at.give = at.take + part * size_of(p.type);
+	if (p.what == batch || p.what == send_recv || p.what == grouped)
+		MUST(transfer(r, p, own, at));
+	else
+		GOOD(call(p, own, at));
+	GOOD(aclrtSynchronizeStreamWithTimeout(at.stream, 60000));
+	return compare(r, p, "sendBuf", mem.give, encode(p.type, pic.want_give)) &&
+	       compare(r, p, "recvBuf", mem.take, encode(p.type, pic.want_take));
+}
+
+unsigned operations()
+{
+	const char *text = getenv("USDMA_TEST_OPERATIONS");
+
+	return text ? unsigned(atoi(text)) : unsigned(sized(75, 15));
+}
+
+/* A part: the ranks of a random set, of which there are at least two. */
+bool make_part(const rank_of &r, std::vector<uint32_t> *part, HcclComm *comm)
+{
+	auto gen = rng(1);
 	HcclCommConfig config;
+	HcclComm all = r.comm;
 
-	if (r.rank == 0) {
-		GOOD(HcclGetRootInfo(&common->root));
-		__atomic_store_n(&common->rooted, 1, __ATOMIC_RELEASE);
-	}
-	MUST(eventually([] { return read_word(&common->rooted) != 0; }));
 	HcclCommConfigInit(&config);
-	config.hcclBufferSize = 1;
-	strcpy(config.hcclCommName, "the group");
-	return HcclCommInitRootInfoConfig(size, &common->root, r.rank, &config, &r.comm) == HCCL_SUCCESS;
-}
-
-static bool open_rank(rank_of &r)
-{
-	MUST(eventually([&] { return !aclrtSetDevice(r.device); })); /* until the server accepts the next client */
-	GOOD(aclrtCreateStream(&r.stream));
-	GOOD(aclrtCreateStream(&r.other));
+	config.hcclBufferSize = 2;
+	for (uint32_t i = 0; i < ranks; i++)
+		if (gen() % 2 || ranks - i <= 2 - std::min<size_t>(part->size(), 2))
+			part->push_back(i);
+	const auto own = std::find(part->begin(), part->end(), r.rank);
+	if (own == part->end())
+		GOOD(HcclCreateSubCommConfig(&all, 0, nullptr, 0xffffffff, 0, &config, comm));
+	else
+		GOOD(HcclCreateSubCommConfig(&all, uint32_t(part->size()), part->data(), 7,
+					     uint32_t(own - part->begin()), &config, comm));
+	MUST((*comm != nullptr) == (own != part->end()));
 	return true;
 }
 
-using work = bool (*)(rank_of &);
-
-static bool member(uint32_t rank, work what, int32_t device = 0)
+/* Each collective of the whole group. */
+bool fixed_operations(rank_of &r)
 {
-	rank_of r{rank, device};
+	const arena mem;
 
-	MUST(open_rank(r));
-	MUST(join_group(r));
-	MUST(what(r));
-	GOOD(HcclCommDestroy(r.comm));
-	MUST(HcclCommDestroy(r.comm) == HCCL_E_PTR);
-	GOOD(aclrtDestroyStream(r.stream));
-	GOOD(aclrtDestroyStream(r.other));
-	GOOD(aclrtResetDevice(device));
+	MUST(mem.give && mem.take);
+	for (int k = 0; k < kinds; k++)
+		MUST(run_plan(r, make_plan(uint64_t(k), ranks, kind(k)), r.comm, r.rank, mem));
 	return true;
 }
 
-static pid_t start(const std::string &with, const std::function<bool()> &run)
+bool random_operations(rank_of &r)
 {
-	setenv("USDMA_DEVICES", with.c_str(), 1);
-	const pid_t pid = fork();
+	const arena mem;
+	std::vector<uint32_t> part;
+	HcclComm sub = nullptr;
 
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	_exit(run() ? 0 : 1);
+	MUST(mem.give && mem.take);
+	MUST(make_part(r, &part, &sub));
+	const uint32_t own = uint32_t(std::find(part.begin(), part.end(), r.rank) - part.begin());
+	for (unsigned i = 0; i < operations(); i++) {
+		const bool in_part = rng(5000000 + i)() % 4 == 0;
+		const plan p = make_plan(1000 + i, in_part ? uint32_t(part.size()) : ranks, kind(i % kinds));
+
+		if (!in_part)
+			MUST(run_plan(r, p, r.comm, r.rank, mem));
+		else if (sub)
+			MUST(run_plan(r, p, sub, own, mem));
+	}
+	if (sub)
+		GOOD(HcclCommDestroy(sub));
+	return true;
 }
 
-static pid_t start(uint32_t rank, work what)
+/* Operations in two streams are ordered without an event of the caller. */
+bool streams(rank_of &r)
 {
-	return start(devices.at(rank), [=] { return member(rank, what); });
+	const size_t n = 5000;
+	const arena mem;
+	std::vector<int32_t> got(n, 1);
+
+	GOOD(aclrtMemcpy(mem.give, most, got.data(), n * 4, ACL_MEMCPY_HOST_TO_DEVICE));
+	for (int i = 0; i < 3; i++)
+		GOOD(HcclAllReduce(mem.give, mem.give, n, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_SUM, r.comm,
+				   i % 2 ? r.other : r.stream));
+	GOOD(HcclBarrier(r.comm, r.other));
+	GOOD(aclrtSynchronizeStreamWithTimeout(r.other, 60000));
+	GOOD(aclrtMemcpy(got.data(), n * 4, mem.give, n * 4, ACL_MEMCPY_DEVICE_TO_HOST));
+	MUST(got == std::vector<int32_t>(n, int32_t(ranks * ranks * ranks)));
+	return true;
 }
 
-static std::vector<pid_t> start_all(work what)
-{
-	std::vector<pid_t> pids;
+/* ---- graphs ------------------------------------------------------------------------------------------------ */
 
-	common->rooted = common->joined = common->go = 0;
-	for (uint32_t rank = 0; rank < ranks; rank++)
-		pids.push_back(start(rank, what));
-	return pids;
+/* Sums and products, of types that aclrtReduceAsync has not, too; a copy of the program between them. */
+bool record(const rank_of &r, const arena &mem, aclmdlRI *graph)
+{
+	char *const second = mem.take + most / 2;
+
+	GOOD(aclmdlRICaptureBegin(r.stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
+	GOOD(HcclAllReduce(mem.give, mem.take, 1000, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_SUM, r.comm, r.stream));
+	GOOD(aclrtMemcpyAsync(second, 8000, mem.take, 8000, ACL_MEMCPY_DEVICE_TO_DEVICE, r.stream));
+	GOOD(HcclAllReduce(second, second, 1000, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_PROD, r.comm, r.stream));
+	GOOD(HcclAllReduce(mem.take, mem.take, 20000, HCCL_DATA_TYPE_INT32, HCCL_REDUCE_MAX, r.comm, r.stream));
+	GOOD(aclmdlRICaptureEnd(r.stream, graph));
+	return true;
 }
 
-static int status_of(pid_t pid)
+/* Only kernels can be in a task group. */
+bool fails_to_record(const rank_of &r, const arena &mem)
 {
-	int status = -1;
+	aclmdlRI graph = nullptr;
+	aclrtTaskGrp group;
 
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
+	GOOD(aclmdlRICaptureBegin(r.stream, ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
+	GOOD(aclmdlRICaptureTaskGrpBegin(r.stream));
+	MUST(HcclAllReduce(mem.give, mem.take, 1000, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_SUM, r.comm, r.stream) ==
+	     HCCL_E_RUNTIME);
+	MUST(aclmdlRICaptureTaskGrpEnd(r.stream, &group) == ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED);
+	MUST(aclmdlRICaptureEnd(r.stream, &graph) == ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED);
+	return true;
 }
 
-static bool everything(rank_of &r)
+bool replay(const rank_of &r, const arena &mem, aclmdlRI graph, int64_t turn)
 {
-	return all_reduce(r) && scatter_and_gather(r) && with_root(r) && all_to_all(r) && point_to_point(r) &&
-	       streams(r) && refusals(r);
+	std::vector<int64_t> v(1000, turn % 3 + r.rank), got(1000);
+	int64_t sum = 0, product = 1;
+
+	for (uint32_t s = 0; s < ranks; s++)
+		sum += turn % 3 + s;
+	for (uint32_t s = 0; s < ranks; s++)
+		product *= sum;
+	GOOD(aclrtMemcpy(mem.give, most, v.data(), 8000, ACL_MEMCPY_HOST_TO_DEVICE));
+	GOOD(aclmdlRIExecuteAsync(graph, turn % 2 ? r.other : r.stream));
+	if (turn % 4 == 0) /* an operation of no graph follows in order */
+		GOOD(HcclAllReduce(mem.take, mem.take, 1000, HCCL_DATA_TYPE_INT64, HCCL_REDUCE_MIN, r.comm, r.stream));
+	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
+	GOOD(aclrtSynchronizeStreamWithTimeout(r.other, 60000));
+	GOOD(aclrtMemcpy(got.data(), 8000, mem.take, 8000, ACL_MEMCPY_DEVICE_TO_HOST));
+	MUST(got == std::vector<int64_t>(1000, sum));
+	GOOD(aclrtMemcpy(got.data(), 8000, mem.take + most / 2, 8000, ACL_MEMCPY_DEVICE_TO_HOST));
+	MUST(got == std::vector<int64_t>(1000, product));
+	return true;
 }
 
-static void in_processes(void **)
+bool graphs(rank_of &r)
 {
-	for (pid_t pid : start_all(everything))
-		assert_int_equal(status_of(pid), 0);
+	const arena mem;
+	aclmdlRI graph = nullptr;
+
+	GOOD(aclrtMemset(mem.take, most, 0, most));
+	MUST(fails_to_record(r, mem) && record(r, mem, &graph));
+	for (unsigned turn = 0; turn < operations() / 10 + 1; turn++)
+		MUST(replay(r, mem, graph, turn));
+	GOOD(HcclBarrier(r.comm, r.stream));
+	GOOD(aclrtSynchronizeStreamWithTimeout(r.stream, 60000));
+	GOOD(aclmdlRIDestroy(graph));
+	return true;
+}
+
+bool everything(rank_of &r)
+{
+	return fixed_operations(r) && random_operations(r) && streams(r) && graphs(r);
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------- */
+
+void in_processes(void **)
+{
+	in_group(everything);
 }
 
 /* Two processes with two ranks each: each device has its own imports. */
-static bool two_members(uint32_t first)
+bool two_members(uint32_t first)
 {
 	bool second = false;
 	std::thread thread([&] { second = member(first + 1, everything, 1); });
@@ -427,7 +652,7 @@ static bool two_members(uint32_t first)
 	return both && second;
 }
 
-static void in_two_processes(void **)
+void in_two_processes(void **)
 {
 	std::vector<pid_t> pids;
 
@@ -438,79 +663,14 @@ static void in_two_processes(void **)
 		assert_int_equal(status_of(pid), 0);
 }
 
-/* The other ranks wait for a rank that is killed, or late: they get an error, and their streams stop. */
-static bool is_missed(rank_of &r, HcclResult why)
-{
-	buffer<float> a(100000);
-	HcclResult error = HCCL_SUCCESS;
-	const bool victim = r.rank == common->go;
-
-	if (!victim)
-		GOOD(HcclAllReduce(a.at, a.at, 100000, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, r.comm, r.stream));
-	__atomic_add_fetch(&common->joined, 1, __ATOMIC_ACQ_REL);
-	for (int s = 0; victim && s < 60; s++)
-		sleep(1); /* until it is killed */
-	MUST(aclrtSynchronizeStreamWithTimeout(r.stream, 60000) != 0);
-	GOOD(HcclGetCommAsyncError(r.comm, &error));
-	MUST(error == why || error == HCCL_E_REMOTE);
-	MUST(HcclAllReduce(a.at, a.at, 1, HCCL_DATA_TYPE_FP32, HCCL_REDUCE_SUM, r.comm, r.other) == error);
-	return true;
-}
-
-static bool misses_killed(rank_of &r)
-{
-	return is_missed(r, HCCL_E_REMOTE);
-}
-
-static bool misses_late(rank_of &r)
-{
-	return is_missed(r, HCCL_E_TIMEOUT);
-}
-
-static void lose(uint32_t victim, work what)
-{
-	std::vector<pid_t> pids;
-
-	common->rooted = common->joined = 0;
-	common->go = victim;
-	for (uint32_t rank = 0; rank < ranks; rank++)
-		pids.push_back(start(rank, what));
-	until("all have joined", [] { return read_word(&common->joined) == ranks; });
-	if (what == misses_killed)
-		kill(pids[victim], SIGKILL);
-	for (uint32_t rank = 0; rank < ranks; rank++)
-		if (rank != victim)
-			assert_int_equal(status_of(pids[rank]), 0);
-	kill(pids[victim], SIGKILL);
-	assert_true(WIFSIGNALED(status_of(pids[victim])));
-}
-
-static void a_rank_is_killed(void **)
-{
-	lose(0, misses_killed); /* the rank that accepts connections */
-	lose(ranks - 1, misses_killed);
-}
-
-static void a_rank_is_late(void **)
-{
-	setenv("HCCL_EXEC_TIMEOUT", "1", 1);
-	lose(1, misses_late);
-	unsetenv("HCCL_EXEC_TIMEOUT");
-}
-
-/* ---- the group in threads ---------------------------------------------------------------------------------- */
-
-static void in_threads(void **)
+void in_threads(void **)
 {
 	std::vector<int32_t> numbers(ranks);
 	std::vector<HcclComm> comms(ranks);
 	std::vector<std::thread> threads;
 	std::vector<char> done(ranks);
-	std::string list;
 
-	for (const std::string &d : devices)
-		list += (list.empty() ? "" : ",") + d;
-	setenv("USDMA_DEVICES", list.c_str(), 1);
+	setenv("USDMA_DEVICES", all_devices().c_str(), 1);
 	for (uint32_t i = 0; i < ranks; i++)
 		numbers[i] = int32_t(i);
 	assert_int_equal(aclInit(nullptr), 0);
@@ -518,13 +678,8 @@ static void in_threads(void **)
 	for (uint32_t i = 0; i < ranks; i++)
 		threads.emplace_back([&, i] {
 			rank_of r{i, int32_t(i), comms[i]};
-			const bool set = !aclrtSetDevice(int32_t(i)) && !aclrtCreateStream(&r.stream) &&
-					 !aclrtCreateStream(&r.other);
 
-			done[i] = set && all_reduce(r) && with_root(r) && all_to_all(r) && point_to_point(r) &&
-				  streams(r);
-			aclrtDestroyStream(r.stream);
-			aclrtDestroyStream(r.other);
+			done[i] = open_rank(r) && everything(r) && close_rank(r);
 		});
 	for (std::thread &t : threads)
 		t.join();
@@ -534,74 +689,14 @@ static void in_threads(void **)
 	}
 }
 
-/* ---- joining ------------------------------------------------------------------------------------------------- */
-
-/* In this process, which has a device: invalid infos and ranks, and a group that no other rank joins. */
-static void wrong_groups(void **)
-{
-	HcclRootInfo root = {}, wrong;
-	HcclCommConfig config;
-	HcclComm comm;
-
-	assert_int_equal(aclrtSetDevice(0), 0);
-	assert_int_equal(HcclGetRootInfo(nullptr), HCCL_E_PTR);
-	assert_int_equal(HcclGetRootInfo(&root), 0);
-	assert_int_equal(HcclCommInitRootInfo(2, &root, 2, &comm), HCCL_E_PARA);
-	assert_int_equal(HcclCommInitRootInfo(0, &root, 0, &comm), HCCL_E_PARA);
-	memset(&wrong, 'x', sizeof(wrong));
-	assert_int_equal(HcclCommInitRootInfo(2, &wrong, 0, &comm), HCCL_E_PARA);
-	wrong = root;
-	wrong.internal[8] = char(wrong.internal[8] ^ 1); /* of another host */
-	assert_int_equal(HcclCommInitRootInfo(2, &wrong, 0, &comm), HCCL_E_NOT_SUPPORT);
-	memset(&config, 0, sizeof(config));
-	assert_int_equal(HcclCommInitRootInfoConfig(1, &root, 0, &config, &comm), HCCL_E_PARA);
-	HcclCommConfigInit(&config);
-	config.hcclBufferSize = 0;
-	assert_int_equal(HcclCommInitRootInfoConfig(1, &root, 0, &config, &comm), HCCL_E_PARA);
-	setenv("HCCL_CONNECT_TIMEOUT", "1", 1);
-	assert_int_equal(HcclCommInitRootInfo(2, &root, 0, &comm), HCCL_E_TIMEOUT);
-	unsetenv("HCCL_CONNECT_TIMEOUT");
-	assert_int_equal(HcclCommInitRootInfo(2, &root, 0, &comm), HCCL_E_TCP_CONNECT); /* used up */
-	assert_int_equal(HcclGetRootInfo(&root), 0);
-	assert_int_equal(HcclCommInitRootInfo(1, &root, 0, &comm), 0); /* a group of one */
-	assert_int_equal(HcclCommDestroy(comm), 0);
-	assert_int_equal(HcclCommDestroy(nullptr), HCCL_E_PTR);
-}
-
-/* The handle of a communicator that was destroyed is that of no other one. */
-static void a_stale_handle(void **)
-{
-	HcclComm stale = nullptr, comm;
-	HcclRootInfo root;
-	uint32_t n;
-
-	assert_int_equal(aclrtSetDevice(0), 0);
-	for (int i = 0; i < 4; i++) {
-		assert_int_equal(HcclGetRootInfo(&root), 0);
-		assert_int_equal(HcclCommInitRootInfo(1, &root, 0, &comm), 0);
-		assert_int_equal(HcclGetRankSize(comm, &n), 0);
-		assert_int_equal(HcclGetRankSize(stale, &n), HCCL_E_PTR);
-		assert_int_equal(HcclCommDestroy(stale), HCCL_E_PTR);
-		assert_int_equal(HcclCommDestroy(comm), 0);
-		stale = stale ? stale : comm;
-	}
-}
+} // namespace
 
 int main()
 {
 	const CMUnitTest tests[] = {cmocka_unit_test(in_processes), cmocka_unit_test(in_two_processes),
-				    cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_is_late),
 				    /* From here on this process uses the library, and must not fork. */
-				    cmocka_unit_test(in_threads), cmocka_unit_test(wrong_groups),
-				    cmocka_unit_test(a_stale_handle)};
-	std::string list = getenv("USDMA_DEVICES");
+				    cmocka_unit_test(in_threads)};
 
-	seed(); /* before the forks */
-	for (size_t at; (at = list.find(',')) != list.npos; list.erase(0, at + 1))
-		devices.push_back(list.substr(0, at));
-	devices.push_back(list);
-	ranks = uint32_t(devices.size());
-	common = static_cast<shared *>(
-		mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	prepare_ranks();
 	return cmocka_run_group_tests_name("hccl_collectives", tests, nullptr, nullptr);
 }

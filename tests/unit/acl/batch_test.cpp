@@ -135,6 +135,22 @@ static void test_sync_limit(void **)
 	assert_int_equal(b.sync(), 0);
 }
 
+/* Nothing is copied before the bad item is found. */
+static void test_sync_item_too_long(void **)
+{
+	fixture f;
+	batch b(f, 3);
+	char first = 0;
+
+	memset(f.pin, 7, 3 * 64);
+	assert_int_equal(aclrtMemset(f.dev, 64, 1, 64), 0);
+	b.size[2] = b.max[2] = size_t(1) << 30;
+	assert_int_equal(b.sync(), 107000);
+	assert_int_equal(b.fail, 2);
+	assert_int_equal(aclrtMemcpy(&first, 1, f.dev, 1, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+	assert_int_equal(first, 1);
+}
+
 static void test_items(void **)
 {
 	fixture f;
@@ -265,9 +281,11 @@ static void test_v2(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_arguments), cmocka_unit_test(test_indexes),    cmocka_unit_test(test_sync_limit),
-		cmocka_unit_test(test_items),     cmocka_unit_test(test_empty_item), cmocka_unit_test(test_streams),
-		cmocka_unit_test(test_data),      cmocka_unit_test(test_v2),
+		cmocka_unit_test(test_arguments),  cmocka_unit_test(test_indexes),
+		cmocka_unit_test(test_sync_limit), cmocka_unit_test(test_sync_item_too_long),
+		cmocka_unit_test(test_items),      cmocka_unit_test(test_empty_item),
+		cmocka_unit_test(test_streams),    cmocka_unit_test(test_data),
+		cmocka_unit_test(test_v2),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -3,7 +3,7 @@
  * The codes named by the headers that no other test checks: memory, copies, virtual ranges, keys and pools.
  * tests/docs/codes.py checks that each code of each call is in a test.
  */
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include "misuse.h"
 
 #include <cstring>
@@ -325,6 +325,8 @@ static void test_fabric(void **)
 	assert_int_equal(aclrtMallocPhysical(&listed, 2 << 20, &good, 0), 0);
 	assert_int_equal(aclrtMallocPhysical(&open, 2 << 20, &good, 0), 0);
 	run_rows(rows);
+	assert_int_equal(aclrtMemImportFromShareableHandleV2(other_byte(&open_key, host_at), fabric, 0, &h), 207000);
+	assert_non_null(strstr(aclGetRecentErrMsg(), "setting net (USDMA_NET)"));
 	assert_int_equal(aclrtResetDevice(0), 0);
 }
 
@@ -434,6 +436,10 @@ static void test_host_node(void **)
 	assert_int_equal(policy_at(va), policies ? int(MPOL_PREFERRED) : -1);
 	assert_int_equal(aclrtUnmapMem(va), 0);
 	assert_int_equal(aclrtReleaseMemAddress(va), 0);
+	assert_int_equal(aclrtFreePhysical(h), 0);
+	on_node.memAttr = ACL_HBM_MEM_HUGE;
+	on_node.location.type = ACL_MEM_LOCATION_TYPE_HOST;
+	assert_int_equal(aclrtMallocPhysical(&h, size, &on_node, 0), 0);
 	assert_int_equal(aclrtFreePhysical(h), 0);
 	assert_int_equal(aclrtResetDevice(0), 0);
 }

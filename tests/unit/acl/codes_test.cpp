@@ -3,7 +3,7 @@
  * The codes named by the headers that no other test checks: devices, contexts, streams, events, callbacks
  * and notifies.  tests/docs/codes.py checks that each code of each call is in a test.
  */
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include "misuse.h"
 
 #include <atomic>

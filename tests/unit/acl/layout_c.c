@@ -2,6 +2,7 @@
 /* The layout table, checked by the C compiler. */
 #include "acl/acl.h"
 #include "acl/acl_dump.h"
+#include "acl/acl_platform.h"
 #include "acl/acl_prof.h"
 #include "acl/acl_rt_allocator.h"
 #include "acl/acl_rt_api.h"
@@ -24,6 +25,7 @@
 	}
 #define S(type, size, alignment)
 #define O(type, member, offset)
+#define T(tag, type)
 const char *layout_c_wrong_value(void);
 
 const char *layout_c_wrong_value(void)
@@ -35,6 +37,7 @@ const char *layout_c_wrong_value(void)
 #undef R
 #undef S
 #undef O
+#undef T
 
 #define V(name, value)
 #define R(first, ...)
@@ -42,4 +45,5 @@ const char *layout_c_wrong_value(void)
 	_Static_assert(sizeof(type) == (size), "size of " #type);                                                      \
 	_Static_assert(_Alignof(type) == (alignment), "alignment of " #type);
 #define O(type, member, at) _Static_assert(offsetof(type, member) == (at), "offset of " #type "." #member);
+#define T(tag, type) _Static_assert(_Generic((tag *)0, type * : 1, default : 0), "tag of " #type);
 #include "layout.inc"

@@ -2,16 +2,18 @@
 /* Constants and layouts of the ACL headers, as the C and the C++ compiler see them. */
 #include "acl/acl.h"
 #include "acl/acl_dump.h"
+#include "acl/acl_platform.h"
 #include "acl/acl_prof.h"
 #include "acl/acl_rt_allocator.h"
 #include "acl/acl_rt_api.h"
 #include "acl/acl_tdt.h"
 #include "acl/acl_tdt_queue.h"
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 #include "tests/support/test.h"
 
 #include <cstddef>
 #include <initializer_list>
+#include <type_traits>
 
 extern "C" const char *layout_c_wrong_value(void);
 
@@ -29,6 +31,7 @@ static constexpr bool count_up(long long first, std::initializer_list<long long>
 	static_assert(sizeof(type) == (size), "size of " #type);                                                       \
 	static_assert(alignof(type) == (alignment), "alignment of " #type);
 #define O(type, member, at) static_assert(offsetof(type, member) == (at), "offset of " #type "." #member);
+#define T(tag, type) static_assert(std::is_same_v<tag, type>, "tag of " #type);
 #include "layout.inc"
 
 static void test_values_in_c(void **)

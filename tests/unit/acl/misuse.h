@@ -3,6 +3,7 @@
 #pragma once
 
 #include "acl/acl.h"
+#include "tests/support/dropping.h"
 #include "tests/support/test.h"
 
 #include <cstdlib>
@@ -23,6 +24,7 @@ struct fixture {
 	aclrtEvent event = nullptr, ex = nullptr, dead_event = nullptr;
 	aclrtNotify notify = nullptr, dead_notify = nullptr;
 	aclrtContext context = nullptr, other = nullptr;
+	const unsigned open_before = open_devices();
 
 	fixture()
 	{
@@ -58,6 +60,7 @@ struct fixture {
 		free(heap2);
 		aclrtDestroyContext(other);
 		aclrtResetDevice(0);
+		assert_int_equal(open_devices(), open_before);
 	}
 	fixture(const fixture &) = delete;
 	fixture &operator=(const fixture &) = delete;

@@ -2,7 +2,7 @@
 /* Each row is a misuse, or a corner case of valid use, and the expected code. */
 #include "misuse.h"
 
-#include "acl/rt_compat.h"
+#include "runtime/rt.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* deprecated calls are tested too */
 #pragma GCC diagnostic ignored "-Wpedantic"                /* a ?: b is: b where a gave 0 */
@@ -71,8 +71,8 @@ static void test_memcpy_async_checks(void **)
 		ROW(507899, ASYNC(f.lost, 8, f.pin, 8, 1, f.stream)),
 		ROW(507899, ASYNC(f.pin, 8, f.lost, 8, 2, f.stream)),
 		ROW(507899, ASYNC(f.lost, 8, f.heap, 8, 1, f.stream)),
-		ROW(0, rtMemcpyAsyncWithoutCheckKind(f.dev, 8, f.dev2, 8, 77, f.stream)),
-		ROW(107000, rtMemcpyAsyncWithoutCheckKind(f.dev, 7, f.dev2, 8, 3, f.stream)),
+		ROW(0, rtMemcpyAsyncWithoutCheckKind(f.dev, 8, f.dev2, 8, RT_MEMCPY_MANAGED, f.stream)),
+		ROW(107000, rtMemcpyAsyncWithoutCheckKind(f.dev, 7, f.dev2, 8, RT_MEMCPY_DEFAULT, f.stream)),
 		ROW(100000, aclrtMemcpyAsyncWithCondition(f.dev, 8, f.pin, 8, KIND(6), f.stream)),
 		ROW(0, aclrtMemcpyAsyncWithCondition(f.dev, 8, f.pin, 8, KIND(1), f.stream)),
 	};

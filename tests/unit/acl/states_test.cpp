@@ -2,7 +2,7 @@
 /*
  * Reports to the program: states of devices and streams, failed tasks, aborts;
  * and the codes of the calls that process callbacks.  Device 0 works; on device 1
- * the first task after each open fails.
+ * the first task after each open fails, on device 2 the sixth one.
  */
 #include "acl/acl.h"
 #include "tests/support/test.h"
@@ -10,8 +10,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <csignal>
+#include <poll.h>
 #include <pthread.h>
 #include <string>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -24,7 +28,7 @@
 namespace {
 
 constexpr size_t size = 4096;
-constexpr int sound = 0, failing = 1;
+constexpr int sound = 0, failing = 1, failing_later = 2; /* waits in rings are tasks, too */
 
 struct event_log {
 	std::vector<std::string> lines;
@@ -225,6 +229,19 @@ static void test_stale_contexts(void **)
 	GOOD(aclrtResetDevice(sound));
 }
 
+/* A thread that has set a device has the primary context that another thread makes after a reset. */
+static void test_primary_context_made_anew(void **)
+{
+	GOOD(aclrtSetDevice(sound));
+	std::thread([] {
+		GOOD(aclrtResetDevice(sound));
+		assert_int_equal(aclrtSynchronizeDevice(), 107002);
+		GOOD(aclrtSetDevice(sound));
+	}).join();
+	GOOD(aclrtSynchronizeDevice());
+	GOOD(aclrtResetDevice(sound));
+}
+
 static void test_stale_memory_handles(void **)
 {
 	aclrtPhysicalMemProp prop{};
@@ -293,6 +310,7 @@ template <int... n> static void register_many(std::integer_sequence<int, n...>)
 /* Each registered callback is called once, in order, with stream, device and code; unregistered ones are not. */
 static void test_registered_callbacks(void **)
 {
+	uint32_t task;
 	int32_t id;
 
 	assert_int_equal(aclrtExceptionInfoCallbackRegister(nullptr), 107000);
@@ -313,11 +331,12 @@ static void test_registered_callbacks(void **)
 		bench b(failing);
 
 		reported.clear();
-		b.set(0, 1);
+		b.set(0, 1); /* fails */
+		GOOD(aclrtGetThreadLastTaskId(&task));
+		b.set(1, 2);
 		GOOD(aclrtStreamGetId(b.s, &id));
 		assert_int_equal(by_device ? aclrtSynchronizeDevice() : aclrtSynchronizeStream(b.s), 507013);
-		const std::vector<uint32_t> want = {
-			~0u, by_device ? ~0u : uint32_t(id), uint32_t(gettid()), failing, 507013, 2};
+		const std::vector<uint32_t> want = {task, uint32_t(id), uint32_t(gettid()), failing, 507013, 2};
 		assert_true(reported == want);
 		/* The callback's own failed call does not replace it. */
 		assert_int_equal(aclrtGetLastError(ACL_RT_THREAD_LEVEL), 507013);
@@ -472,6 +491,11 @@ static void wait_to_go(void *go)
 		std::this_thread::yield();
 }
 
+static void count(void *arg)
+{
+	++*static_cast<int *>(arg);
+}
+
 static void count_one(void *n)
 {
 	++*static_cast<std::atomic<int> *>(n);
@@ -484,6 +508,8 @@ struct failing_pair {
 	aclrtEvent before = nullptr, behind = nullptr;
 	std::atomic<bool> go{false};
 	std::atomic<int> functions{0};
+	aclrtMemPool pool = nullptr;
+	void *pooled = nullptr;
 
 	failing_pair()
 	{
@@ -505,6 +531,14 @@ struct failing_pair {
 		GOOD(aclrtDestroyEvent(behind));
 		aclrtDestroyStream(other);
 	}
+	void make_pool()
+	{
+		aclrtMemPoolProps props = {};
+
+		props.location = {failing, ACL_MEM_LOCATION_TYPE_DEVICE};
+		GOOD(aclrtMemPoolCreate(&pool, &props));
+		GOOD(aclrtMemPoolMallocAsync(&pooled, 512, pool, b.s));
+	}
 	failing_pair(const failing_pair &) = delete;
 	failing_pair &operator=(const failing_pair &) = delete;
 };
@@ -512,6 +546,7 @@ struct failing_pair {
 static void expect_refusals(const failing_pair &p, aclrtStream s)
 {
 	char host = 0;
+	void *block = &host;
 
 	assert_int_equal(aclrtMemsetAsync(p.b.mem, size, 3, size, s), 507013);
 	assert_int_equal(aclrtMemcpyAsync(p.b.mem, 1, p.b.mem + size, 1, ACL_MEMCPY_DEFAULT, s), 507013);
@@ -519,6 +554,11 @@ static void expect_refusals(const failing_pair &p, aclrtStream s)
 	assert_int_equal(aclrtRecordEvent(p.before, s), 507013);
 	assert_int_equal(aclrtStreamWaitEvent(s, p.before), 507013);
 	assert_int_equal(aclrtLaunchHostFunc(s, wait_to_go, nullptr), 507013);
+	if (!s || !p.pool) /* pools have no default stream */
+		return;
+	assert_int_equal(aclrtMemPoolMallocAsync(&block, 512, p.pool, s), 507013);
+	assert_int_equal(aclrtMemPoolFreeAsync(p.pooled, s), 507013);
+	assert_ptr_equal(block, &host);
 }
 
 /* A failure of any of its streams stops a context: later work does not run, and is not accepted. */
@@ -526,6 +566,9 @@ static void test_failure_stops_context(void **)
 {
 	failing_pair p;
 	aclrtEventRecordedStatus status;
+	aclrtEventStatus old;
+	aclrtEventWaitStatus waits;
+	aclrtEvent unused;
 	aclrtStreamStatus work;
 	aclrtContext first, second;
 	aclrtStream fresh, foreign;
@@ -533,14 +576,20 @@ static void test_failure_stops_context(void **)
 	exceptions = 0;
 	GOOD(aclrtExceptionInfoCallbackRegister(on_exception));
 	GOOD(aclrtGetCurrentContext(&first));
+	p.make_pool();
+	GOOD(aclrtCreateEvent(&unused));
 	GOOD(aclrtSetStreamFailureMode(nullptr, ACL_STOP_ON_FAILURE)); /* that of all its streams */
 	p.go = true;
 	assert_int_equal(aclrtSynchronizeStream(p.b.s), 507013);
-	GOOD(aclrtQueryEventStatus(p.before, &status));
-	assert_int_equal(status, ACL_EVENT_RECORDED_STATUS_COMPLETE);
-	GOOD(aclrtQueryEventStatus(p.behind, &status));
-	assert_int_equal(status, ACL_EVENT_RECORDED_STATUS_NOT_READY);
-	assert_int_equal(aclrtSynchronizeEvent(p.behind), 507013);
+	for (const aclrtEvent e : {p.before, p.behind}) {
+		assert_int_equal(aclrtQueryEventStatus(e, &status), 507013);
+		assert_int_equal(aclrtSynchronizeEvent(e), 507013);
+	}
+	assert_int_equal(aclrtQueryEventStatus(unused, &status), 507013);
+	assert_int_equal(aclrtQueryEvent(unused, &old), 507013);
+	assert_int_equal(aclrtQueryEventWaitStatus(unused, &waits), 507013);
+	assert_int_equal(aclrtSynchronizeEventWithTimeout(unused, 10), 507013);
+	GOOD(aclrtDestroyEvent(unused));
 	assert_int_equal(aclrtSynchronizeStream(p.other), 507013);
 	assert_int_equal(aclrtStreamQuery(p.other, &work), 507013);
 	assert_int_equal(aclrtSynchronizeStream(nullptr), 507013);
@@ -554,7 +603,9 @@ static void test_failure_stops_context(void **)
 	GOOD(aclrtCreateContext(&second, failing));
 	GOOD(aclrtCreateStream(&foreign));
 	GOOD(aclrtMemsetAsync(p.b.mem, size, 4, size, foreign));
+	GOOD(aclrtMemPoolFreeAsync(p.pooled, foreign));
 	GOOD(aclrtSynchronizeStream(foreign));
+	GOOD(aclrtMemPoolDestroy(p.pool));
 	assert_int_equal(p.b.first_byte(0), 4);
 	GOOD(aclrtDestroyContext(second));
 	GOOD(aclrtSetCurrentContext(first));
@@ -562,26 +613,194 @@ static void test_failure_stops_context(void **)
 	GOOD(aclrtExceptionInfoCallbackUnregister(on_exception));
 }
 
-/* What its streams wait for will not come: they return all the same, also with a channel of their own. */
-static void test_waits_of_a_stopped_context(void **)
+/* The exception names the task that failed, whichever stream is synchronised first. */
+static void test_exception_of_stopped_context(void **)
 {
 	bench b(failing);
+	aclrtStreamStatus status;
+	aclrtStream other;
+	uint32_t task;
+	int32_t id;
+
+	GOOD(aclrtExceptionInfoCallbackRegister(first_callback));
+	GOOD(aclrtCreateStream(&other));
+	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	GOOD(aclrtStreamGetId(b.s, &id));
+	b.set(0, 1); /* fails */
+	GOOD(aclrtGetThreadLastTaskId(&task));
+	/* Before the other has work: the engine takes its channels in any order, and its first request fails. */
+	while (!aclrtStreamQuery(b.s, &status))
+		;
+	while (aclrtMemsetAsync(b.mem, size, 1, size, other) != 507013)
+		;
+	reported.clear();
+	assert_int_equal(aclrtSynchronizeStream(other), 507013);
+	assert_true(reported == std::vector<uint32_t>({task, uint32_t(id), uint32_t(gettid()), failing, 507013}));
+	reported.clear();
+	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+	assert_int_equal(aclrtSynchronizeDevice(), 507013);
+	assert_true(reported.empty());
+	aclrtDestroyStream(other);
+	GOOD(aclrtExceptionInfoCallbackUnregister(first_callback));
+}
+
+/* An abort of one of its streams, before or after, does not hide the failure of a context. */
+static void test_failure_beside_an_abort(void **)
+{
+	for (const bool before : {true, false})
+		for (const bool of_default : {true, false}) {
+			bench b(failing);
+			aclrtStreamStatus status;
+			aclrtStream other, fresh;
+
+			GOOD(aclrtCreateStream(&other));
+			GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+			if (before)
+				GOOD(aclrtStreamAbort(of_default ? nullptr : other));
+			b.set(0, 1); /* fails */
+			assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+			if (!before)
+				GOOD(aclrtStreamAbort(of_default ? nullptr : other));
+			assert_int_equal(aclrtStreamQuery(of_default ? other : nullptr, &status), 507013);
+			GOOD(aclrtCreateStream(&fresh));
+			assert_int_equal(aclrtMemsetAsync(b.mem, size, 3, size, fresh), 507013);
+			aclrtDestroyStream(fresh);
+			aclrtDestroyStream(other);
+		}
+}
+
+/* Streams in places of the table before those of others, so that a stop meets them first. */
+static std::vector<aclrtStream> make_streams(size_t n)
+{
+	std::vector<aclrtStream> all(n);
+
+	for (aclrtStream &s : all)
+		GOOD(aclrtCreateStream(&s));
+	return all;
+}
+
+static void end_streams(const std::vector<aclrtStream> &all)
+{
+	for (aclrtStream s : all)
+		aclrtDestroyStream(s);
+}
+
+/* A stream that is created while its context stops is stopped as well. */
+static void test_streams_made_during_a_stop(void **)
+{
+	for (int round = 0; round < 5; round++) {
+		GOOD(aclrtSetDevice(sound));
+		const std::vector<aclrtStream> first = make_streams(200), second = make_streams(400);
+		std::vector<aclrtStream> made;
+		bench b(failing);
+		std::atomic<bool> go{false};
+		aclrtContext c;
+
+		GOOD(aclrtGetCurrentContext(&c));
+		GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+		GOOD(aclrtSetDevice(sound));
+		end_streams(second);
+		GOOD(aclrtSetCurrentContext(c));
+		const std::vector<aclrtStream> between = make_streams(400);
+		GOOD(aclrtSetDevice(sound));
+		end_streams(first);
+		GOOD(aclrtSetCurrentContext(c));
+		std::thread maker([&] {
+			GOOD(aclrtSetCurrentContext(c));
+			while (!go)
+				std::this_thread::yield();
+			made = make_streams(200);
+		});
+		go = true;
+		b.set(0, 1); /* fails */
+		assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+		maker.join();
+		for (aclrtStream s : made)
+			assert_int_equal(aclrtMemsetAsync(b.mem, size, 3, size, s), 507013);
+		end_streams(made);
+		end_streams(between);
+	}
+	GOOD(aclrtResetDeviceForce(sound));
+}
+
+static std::atomic<bool> sleeps_for_ever;
+
+/* Replaces that of the C library: while the flag is set, the library's thread only wakes up for events. */
+extern "C" int ppoll(pollfd *fds, nfds_t n, const timespec *limit, const sigset_t *mask)
+{
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	if (sleeps_for_ever && !strcmp(name, "usdma-progress"))
+		limit = nullptr;
+	return int(syscall(SYS_ppoll, fds, n, limit, mask, _NSIG / 8));
+}
+
+/* Who stops a context wakes the library's thread, which drops what the other streams have queued. */
+static void test_stop_drops_at_once(void **)
+{
+	const uint64_t me = uint64_t(pthread_self());
+	bench b(failing);
+	aclrtNotify notify;
+	aclrtStream other;
+	int called = 0;
+
+	GOOD(aclrtCreateStream(&other));
+	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	GOOD(aclrtCreateNotify(&notify, ACL_NOTIFY_DEFAULT));
+	GOOD(aclrtSubscribeReport(me, other));
+	sleeps_for_ever = true;
+	GOOD(aclrtWaitAndResetNotify(notify, other, 0));
+	GOOD(aclrtLaunchCallback(count, &called, ACL_CALLBACK_NO_BLOCK, other));
+	b.set(0, 1); /* fails */
+	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+	GOOD(aclrtProcessReport(20000)); /* the callback, which is not run */
+	sleeps_for_ever = false;
+	assert_int_equal(called, 0);
+	GOOD(aclrtUnSubscribeReport(me, other));
+	aclrtDestroyStream(other);
+	GOOD(aclrtDestroyNotify(notify));
+}
+
+/* first: the mode is set before the streams wait. */
+static void stop_waiting_streams(int device, bool first)
+{
+	bench b(device);
 	aclrtStream s[2];
 	aclrtNotify notify;
 
-	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	if (first)
+		GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
 	GOOD(aclrtCreateNotify(&notify, ACL_NOTIFY_DEFAULT));
 	for (aclrtStream &one : s)
 		GOOD(aclrtCreateStream(&one));
 	GOOD(aclrtWaitAndResetNotify(notify, s[0], 0));
 	GOOD(aclrtValueWait(b.mem + size, 77, ACL_STREAM_WAIT_VALUE_EQ, s[1]));
+	for (aclrtStream one : s)
+		GOOD(aclrtMemsetAsync(b.mem + size, size, 9, size, one));
+	if (!first) {
+		/* Between two of one stream the only engine has come to each channel. */
+		for (aclrtStream one : {b.s, aclrtStream(nullptr), b.s}) {
+			GOOD(aclrtMemsetAsync(b.mem, size, 2, size, one));
+			GOOD(aclrtSynchronizeStream(one));
+		}
+		GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	}
 	b.set(0, 1); /* fails */
 	assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
 	for (aclrtStream one : s) {
 		assert_int_equal(aclrtSynchronizeStreamWithTimeout(one, 20000), 507013);
 		aclrtDestroyStream(one);
 	}
+	assert_int_not_equal(b.first_byte(1), 9);
 	GOOD(aclrtDestroyNotify(notify));
+}
+
+/* What its streams wait for will not come: they return all the same, also with a channel of their own. */
+static void test_waits_of_a_stopped_context(void **)
+{
+	stop_waiting_streams(failing, true);
+	stop_waiting_streams(failing_later, false);
 }
 
 /* The default: work behind the failure runs. */
@@ -643,11 +862,6 @@ static void test_task_abort(void **)
 
 /* ---- reports ---------------------------------------------------------------------------------------- */
 
-static void count(void *arg)
-{
-	++*static_cast<int *>(arg);
-}
-
 static void test_reports(void **)
 {
 	bench b(sound);
@@ -703,11 +917,16 @@ int main()
 		cmocka_unit_test(test_reset_unsubscribes),
 		cmocka_unit_test(test_stale_handles),
 		cmocka_unit_test(test_stale_contexts),
+		cmocka_unit_test(test_primary_context_made_anew),
 		cmocka_unit_test(test_stale_memory_handles),
 		cmocka_unit_test(test_failed_copy_returns_to_caller),
 		cmocka_unit_test(test_failed_before_copy),
 		cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_failure_stops_context),
+		cmocka_unit_test(test_exception_of_stopped_context),
+		cmocka_unit_test(test_failure_beside_an_abort),
+		cmocka_unit_test(test_streams_made_during_a_stop),
+		cmocka_unit_test(test_stop_drops_at_once),
 		cmocka_unit_test(test_waits_of_a_stopped_context),
 		cmocka_unit_test(test_failure_goes_on),
 		cmocka_unit_test(test_task_abort),
@@ -716,7 +935,10 @@ int main()
 		cmocka_unit_test(test_callback_destroys_what_failed),
 	};
 
-	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1", 1);
+	setenv("USDMA_DEVICES",
+	       "sim:mem=64M:engines=1:channels=4,sim:mem=64M:engines=1:channels=4:faults=fail@1,"
+	       "sim:mem=64M:engines=1:channels=8:faults=fail@6",
+	       1);
 	unsetenv("ASCEND_RT_VISIBLE_DEVICES");
 	setenv("USDMA_LOG", "none", 1);
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libascendcl.so exports exactly the functions that the headers declare; libacl_rt.so is the same library. */
+/*
+ * libascendcl.so exports exactly the functions that the headers declare, and a few for libraries of the same build;
+ * libacl_rt.so is the same library.
+ */
 #include "tests/support/test.h"
 
 #include <cstdio>
@@ -99,6 +102,10 @@ static void test_no_other_exports(void **)
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "%*s %c %399s", &type, name) != 2)
+			continue;
+		/* lib/acl/bridge.h, and of lib/share what the libraries beside this one use */
+		if (!strncmp(name, "usdma_acl_", 10) || strstr(name, "physical_allow_allEm") ||
+		    strstr(name, "fabric_boot_idEPh") || strstr(name, "fabric_numberEP"))
 			continue;
 		seen++;
 		if (!declared_names.count(name))

@@ -4,8 +4,7 @@
  * memory models.  Each pair is checked without its barrier, too: then the search must find that both sides miss each
  * other's store.
  *
- * These are models, not the code: each step names the line that it models.  (The ownership lock's model runs the
- * code: biased_lock_model.cpp.)
+ * These are models, not the code: each step names the line that it models.
  */
 #include "tests/support/interleave.h"
 #include "tests/support/test.h"

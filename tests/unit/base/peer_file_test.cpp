@@ -5,7 +5,7 @@
 #include "driver/base/error.h"
 #include "driver/base/memfd.h"
 #include "driver/base/page.h"
-#include "driver/base/peer_file.h"
+#include "lib/share/peer_file.h"
 
 #include <cerrno>
 #include <csignal>

@@ -2,6 +2,7 @@
 /* Settings from a fake environment and the test's own files. */
 #include "tests/support/test.h"
 
+#include "driver/base/words.h"
 #include "driver/dma/registry.h"
 #include "lib/core/config/setting.h"
 #include "lib/core/config/default_devices.h"
@@ -89,8 +90,14 @@ static void checks(void **)
 		assert_int_equal(c.checks.guard, strstr(value, "guard") != nullptr);
 		assert_int_equal(c.checks.strict, strstr(value, "strict") != nullptr);
 	}
-	for (const char *bad : {"lat", "late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guards",
-				"race,race", "race,", "races", "race,unwritten,unwritten", "strict,strict"})
+	const config more = parse({{"USDMA_CHECK", "race,report=/a/b=c,exit=0,suppressions=x y"}});
+	assert_string_equal(more.error.c_str(), "");
+	assert_string_equal((more.checks.report + "|" + more.checks.suppressions).c_str(), "/a/b=c|x y");
+	assert_int_equal(more.checks.exit, 0);
+	assert_int_equal(parse({{"USDMA_CHECK", "race"}}).checks.exit, 66);
+	for (const char *bad : {"race,report=", "race,exit=256", "race,exit=", "exit", "race,suppressions", "lat",
+				"late,early", "late,", "shuffle:", "shuffle:x", "shuffle9", "guards", "race,race",
+				"race,", "races", "race,unwritten,unwritten", "strict,strict"})
 		assert_names(parse({{"USDMA_CHECK", bad}}), "there are race, unwritten and guard with race,");
 	for (const char *alone : {"unwritten", "late,unwritten"})
 		assert_names(parse({{"USDMA_CHECK", alone}}), "unwritten needs race");
@@ -118,33 +125,29 @@ static void every_variable(void **)
 {
 	const config c = parse({{"USDMA_WAIT", "poll"},
 				{"USDMA_SPIN_US", "7"},
-				{"USDMA_BOUNCE_CHUNK", "64k"},
-				{"USDMA_BOUNCE_COUNT", "8"},
 				{"USDMA_DIRECT_STORE", "0"},
-				{"USDMA_HOST_ARENA", "1G"},
+				{"USDMA_TEST_HOST_ARENA", "1G"},
 				{"USDMA_HUGE_PAGES", "require"},
 				{"USDMA_NUMA_NODE", "3"},
 				{"USDMA_POOL_SIZE", "16M"},
 				{"USDMA_HANG_MS", "123"},
-				{"USDMA_FIRST_SEQ", "0xfffffff0"},
-				{"USDMA_IO_URING", "0"},
+				{"USDMA_TEST_FIRST_SEQ", "0xfffffff0"},
+				{"USDMA_TEST_IO_URING", "0"},
 				{"USDMA_CLEAR_MEMORY", "open"},
-				{"USDMA_STRIPE", "2M"},
 				{"USDMA_LOG", "debug"},
 				{"USDMA_REPLY_MS", "250"},
-				{"USDMA_TRUST", "no"},
-				{"USDMA_BOUNCE_STORES", "nontemporal"},
 				{"USDMA_PIN_LIMIT", "3G"},
 				{"USDMA_PROFILE", "910C-25.5"},
-				{"USDMA_REFUSE", "aclrtA,aclrtB"},
-				{"USDMA_COPY_ROWS", "4"}});
+				{"USDMA_NET", "eth1:18600-18699"},
+				{"USDMA_NET_KEY_FILE", "/etc/usdma/key"},
+				{"USDMA_NET_LOST_MS", "900"},
+				{"USDMA_HOST_ID", "000102030405060708090a0b0c0d0eFF"},
+				{"USDMA_REFUSE", "aclrtA,aclrtB"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
 	assert_true(c.clear_memory == core::clear_mode::open);
 	assert_int_equal(c.spin_us, 7);
-	assert_int_equal(c.bounce_chunk, 64 * KiB);
-	assert_int_equal(c.bounce_count, 8);
 	assert_int_equal(c.direct_store_max, 0);
 	assert_int_equal(c.host_arena, GiB);
 	assert_true(c.huge_pages == core::huge_mode::require);
@@ -152,14 +155,28 @@ static void every_variable(void **)
 	assert_int_equal(c.pool_size, 16 * MiB);
 	assert_int_equal(c.hang_ms, 123);
 	assert_int_equal(c.reply_ms, 250);
-	assert_int_equal(c.trust, vfio::server_trust::no);
 	assert_int_equal(c.first_seq, 0xfffffff0);
-	assert_int_equal(c.stripe, 2 * MiB);
-	assert_true(c.bounce_stores == core::store_mode::nontemporal);
-	assert_true(c.copy_rows == copy_rows::four);
 	assert_int_equal(c.pin_limit, 3 * GiB);
 	assert_true(c.profile == core::product::ascend_910c_25);
 	assert_string_equal(c.refuse.c_str(), "aclrtA,aclrtB");
+	assert_string_equal(c.net.c_str(), "eth1:18600-18699");
+	assert_string_equal(c.net_key_file.c_str(), "/etc/usdma/key");
+	assert_string_equal(c.net_tls.c_str(), "tcp");
+	assert_int_equal(c.net_lost_ms, 900);
+}
+
+static void identity_of_the_host(void **)
+{
+	const u8 bytes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255};
+	u8 id[16];
+
+	assert_true(host_id_parse("000102030405060708090a0b0c0d0eFF", id));
+	assert_memory_equal(id, bytes, sizeof(id));
+	for (const char *bad : {"1", "000102030405060708090a0b0c0d0eFg", "000102030405060708090a0b0c0d0e0f0",
+				"00000000000000000000000000000000", "-00102030405060708090a0b0c0d0e0f"}) {
+		assert_false(host_id_parse(bad, id));
+		assert_names(parse({{"USDMA_HOST_ID", bad}}), "host_id (USDMA_HOST_ID)");
+	}
 }
 
 static void bad_values_are_named(void **)
@@ -172,11 +189,11 @@ static void bad_values_are_named(void **)
 		{"USDMA_SPIN_US", "1000001"},
 		{"USDMA_SPIN_US", "5 "},
 		{"USDMA_SPIN_US", "x"},
-		{"USDMA_BOUNCE_CHUNK", "4KK"},
-		{"USDMA_BOUNCE_CHUNK", "1"},
-		{"USDMA_BOUNCE_CHUNK", "4X"},
-		{"USDMA_HOST_ARENA", "99999999999999999999"},
-		{"USDMA_HOST_ARENA", "18014398509481984K"},
+		{"USDMA_POOL_SIZE", "4KK"},
+		{"USDMA_POOL_SIZE", "1"},
+		{"USDMA_POOL_SIZE", "4X"},
+		{"USDMA_TEST_HOST_ARENA", "99999999999999999999"},
+		{"USDMA_TEST_HOST_ARENA", "18014398509481984K"},
 		{"USDMA_HUGE_PAGES", "2"},
 		{"USDMA_NUMA_NODE", "-2"},
 		{"USDMA_LOG", ""},
@@ -188,7 +205,6 @@ static void bad_values_are_named(void **)
 		{"USDMA_CONFIG", "/nonexistent/usdma.conf"},
 		{"USDMA_REPLY_MS", "9"},
 		{"USDMA_REPLY_MS", "600001"},
-		{"USDMA_TRUST", "0"},
 	};
 
 	for (const auto &[name, value] : bad) {
@@ -210,7 +226,7 @@ static void bad_values_are_named(void **)
 static void file_and_environment(void **)
 {
 	const std::string path = write_file("a.conf",
-					    "# a comment\n\n  wait = poll   # here too\nspin_us=11\nbounce_chunk = 1M\n"
+					    "# a comment\n\n  wait = poll   # here too\nspin_us=11\npool_size = 1M\n"
 					    "devices = sim:mem=1G,sim\n");
 	environment env = {{"USDMA_CONFIG", path}, {"USDMA_SPIN_US", "12"}};
 	const config c = core::config_parse({get_variable, &env, "/dev/null"});
@@ -218,7 +234,7 @@ static void file_and_environment(void **)
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll);
 	assert_int_equal(c.spin_us, 12);
-	assert_int_equal(c.bounce_chunk, MiB);
+	assert_int_equal(c.pool_size, MiB);
 	assert_int_equal(c.devices.size(), 2);
 	assert_string_equal(c.devices[0].c_str(), "sim:mem=1G");
 }
@@ -235,6 +251,25 @@ static void bad_file(void **)
 	assert_names(parse({{"USDMA_CONFIG", dir}}), "cannot be read");
 }
 
+/* Settings of earlier versions: a warning that names the line, and what decides instead. */
+static void removed_settings(void **)
+{
+	const std::string path = write_file("old.conf", "wait = poll\nStripe = 1M\ntrust = no\n");
+	const config c = parse({{"USDMA_CONFIG", path}, {"USDMA_BOUNCE_CHUNK", "1M"}});
+
+	assert_string_equal(c.error.c_str(), "");
+	for (const char *part : {"old.conf:2: Stripe is ignored", "old.conf:3: trust is ignored",
+				 "trust= in the device string", "USDMA_BOUNCE_CHUNK is ignored"})
+		assert_non_null(strstr(c.warning.c_str(), part));
+	assert_int_equal(core::settings().size(), 21);
+	for (const auto &[name, instead] : core::settings_removed()) {
+		assert_null(core::setting_find(name));
+		assert_string_equal(core::setting_removed(name), instead);
+	}
+	assert_int_equal(core::setting_set("stripe", "1M"), -ENOENT);
+	assert_non_null(strstr(error_text(), "one engine"));
+}
+
 static config parse_text(const std::string &text)
 {
 	return core::config_parse_text("t.conf", text);
@@ -247,14 +282,13 @@ static void lines_of_a_file(void **)
 		{"\n\n= 5", "t.conf:3: no such setting: \"\""},
 		{"spin_us =", "spin_us = \"\": it takes microseconds, 0 to 1000000"},
 		{"wait = sleep", "it takes poll, interrupt or hybrid"},
-		{"bounce_chunk = 2G", "it takes a size from 4K to 1G"},
+		{"direct_store = 2G", "it takes a size from 0 to 1G"},
 		{"sim_cpus = 3-", "it takes a list of CPUs"},
-		{"bounce_chunks = 1M", "did you mean bounce_chunk?"},
+		{"pool_sizes = 1M", "did you mean pool_size?"},
 		{"USDMA_WAIT = poll", "did you mean wait?"},
 		{"wait = poll\nlog = info\nWAIT = hybrid", "t.conf:3: wait is set in line 1 already"},
 		{"devices = " + std::string(5000, 'x'), "longer than 4096"},
-		{std::string("faults = a\0b", 12), "faults = \"a?b\""},
-		{"faults = fail@1:x", "faults (USDMA_FAULTS)"},
+		{std::string("refuse = a\0b", 12), "refuse = \"a?b\""},
 		{"devices = gpu0", "devices (USDMA_DEVICES) gpu0"},
 		{std::string(1000, '\x1b') + "=1", "no such setting: \"????"},
 	};
@@ -332,7 +366,8 @@ static void table(void **)
 		assert_string_equal(core::setting_nearest(s.name), s.name);
 		if (s.type != core::setting_type::text)
 			assert_true(core::setting_read(s, text, &again));
-		assert_string_equal(core::setting_show(s, again).c_str(), s.text ? "" : text.c_str());
+		assert_string_equal(core::setting_show(s, again).c_str(),
+				    (s.text ? core::setting_standard(s) : text).c_str());
 		assert_true(*s.meaning && core::setting_expects(s) != "");
 	}
 	assert_null(core::setting_find("wait_"));
@@ -387,12 +422,10 @@ static void sim_cpus(void **)
 static void device_by_name(void **)
 {
 	const config c = parse({{"USDMA_SIM_CPUS", "1"},
-				{"USDMA_FAULTS", "fail%1"},
-				{"USDMA_COPY_ROWS", "2"},
 				{"USDMA_HUGE_PAGES", "off"},
 				{"USDMA_CHECK", "late"},
 				{"USDMA_DEVICES", "sim:mem=1G,vfio-user:/a"}});
-	const char *whole = "sim:mem=1G:faults=fail%1:cpus=1:copy_rows=2:huge=off:timing=late";
+	const char *whole = "sim:mem=1G:cpus=1:huge=off:timing=late";
 
 	assert_string_equal(c.devices[0].c_str(), whole);
 	assert_string_equal(core::config_device(c, "sim:mem=1G").c_str(), whole);
@@ -424,14 +457,14 @@ static void devices_by_default(void **)
 {
 	const std::string bus = dir + "/bus";
 
-	assert_int_equal(core::default_devices((dir + "/none").c_str()).size(), 2);
+	assert_int_equal(core::default_devices((dir + "/none").c_str()).size(), 4);
 	assert_int_equal(mkdir(bus.c_str(), 0700), 0);
 	assert_false(dma::drivers.empty());
 	const dma::pci_id ours = dma::drivers[0]->ids[0];
 	make_pci(bus, "0000:00:07.0", 0xfffe, 0xfffe);
 	auto found = core::default_devices(bus.c_str());
-	assert_int_equal(found.size(), 2);
-	assert_string_equal(found[1].c_str(), "sim");
+	assert_int_equal(found.size(), 4);
+	assert_string_equal(found[3].c_str(), "sim:mem=4G");
 	make_pci(bus, "0000:00:09.0", ours.vendor, ours.device);
 	make_pci(bus, "0000:00:05.0", ours.vendor, ours.device);
 	found = core::default_devices(bus.c_str());
@@ -505,9 +538,11 @@ int main()
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(checks),
 		cmocka_unit_test(every_variable),
+		cmocka_unit_test(identity_of_the_host),
 		cmocka_unit_test(bad_values_are_named),
 		cmocka_unit_test(file_and_environment),
 		cmocka_unit_test(bad_file),
+		cmocka_unit_test(removed_settings),
 		cmocka_unit_test(lines_of_a_file),
 		cmocka_unit_test(unreadable_files),
 		cmocka_unit_test(precedence_of_sources),

@@ -167,7 +167,7 @@ int main()
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);
-	setenv("USDMA_HOST_ARENA", "1M", 1);
+	setenv("USDMA_TEST_HOST_ARENA", "1M", 1);
 	unsetenv("USDMA_HUGE_PAGES");
 	setenv("USDMA_DEVICES", "sim:mem=512M:engines=1", 1);
 	const int failed = device_get(0, &dev);

@@ -44,6 +44,8 @@ void *pinned(u64 size, int node = -1);
 u64 on_device(fake &f, u64 size, core::page_policy policy = core::page_policy::huge_first);
 /* Pageable memory. */
 u8 *pages(size_t n, int prot = PROT_READ | PROT_WRITE);
+/* Set-up of each test: fails where a failed one has left devices on its stack attached. */
+int nothing_attached(void **);
 /* Teardown of each test: the memory registry must be empty, except for one retained arena. */
 int nothing_left(void **);
 /* Call before the tests: settings that do not depend on the machine. */
@@ -51,4 +53,4 @@ void plain_settings();
 
 } // namespace usdma::test
 
-#define unit(f) cmocka_unit_test_teardown(f, usdma::test::nothing_left)
+#define unit(f) cmocka_unit_test_setup_teardown(f, usdma::test::nothing_attached, usdma::test::nothing_left)

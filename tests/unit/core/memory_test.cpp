@@ -383,6 +383,16 @@ static void narrower_device(void **)
 	b.attach(-ERANGE);
 	assert_non_null(strstr(error_text(), "open this device before"));
 	assert_int_equal(b.vfio().count(), 0);
+	/* To the last byte of a range, and from the first. */
+	const u64 first = mem_state().ranges.begin()->first, size = mem_state().ranges.begin()->second.size;
+	b.vfio().lim.usable = {{first, first + size - 1}};
+	b.attach(0);
+	assert_reached(b, p);
+	b.detach();
+	for (const vfio::range &r : {vfio::range{first, first + size - 2}, vfio::range{first + 1, first + size}}) {
+		b.vfio().lim.usable = {r};
+		b.attach(-ERANGE);
+	}
 	assert_int_equal(host_free(p), 0);
 	/* Without other mappings it fits; later ones are at IOVAs that both devices can access. */
 	b.vfio().lim.usable = {{0, 5 * GiB - 1}, {300 * GiB, 300 * GiB + 8 * MiB - 1}};

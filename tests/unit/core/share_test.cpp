@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys: files and numbers from another process are read once and checked before use. */
+#include "driver/base/barrier.h"
+#include "driver/base/cpu.h"
 #include "driver/base/unique_fd.h"
-#include "lib/core/ipc/share.h"
+#include "lib/share/share.h"
 #include "tests/support/core.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -11,6 +14,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string>
+#include <thread>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -118,7 +122,57 @@ static void numbers_are_read_once(void **)
 	assert_int_equal(got->size, 2 * page);
 	assert_int_equal(got->flags, 7);
 	share_unref(got);
-	assert_int_equal(share_import(s->key, share_kind::memory, false, &got), -EINVAL);
+	/* To the last byte of the file, and one beyond. */
+	const struct {
+		u64 offset, size;
+		int want;
+	} rows[] = {{0, 4 * page, 0},           {3 * page, page, 0},
+		    {0, 4 * page + 1, -EINVAL}, {page, 3 * page + 1, -EINVAL},
+		    {4 * page, 1, -EINVAL},     {5 * page, page, -EINVAL},
+		    {page, 0, -EINVAL},         {page, ~u64(0), -EINVAL}};
+	for (const auto &row : rows) {
+		s->page->offset = row.offset;
+		s->page->size = row.size;
+		assert_int_equal(share_import(s->key, share_kind::memory, false, &got), row.want);
+		if (!row.want)
+			share_unref(got);
+		else
+			assert_non_null(strstr(error_text(), "do not fit its file"));
+	}
+	share_unref(s);
+	close(data);
+}
+
+/* Closed during an import: the import fails, or the exporter sees its lock. */
+static void closed_during_an_import(void **)
+{
+	const int data = memory_file(4 * page, F_SEAL_SHRINK);
+	share *s = exported(data, 0, page), *got;
+	auto gen = test::rng();
+
+	for (int i = 0; i < 300; i++) {
+		const unsigned pause = unsigned(gen() % 4000);
+		struct flock l = {F_WRLCK, SEEK_SET, 0, page, 0};
+		std::atomic<bool> begun{false};
+		std::thread closer([&] {
+			while (!begun)
+				;
+			for (unsigned n = 0; n < pause; n++)
+				cpu_relax();
+			store_release(&s->page->closed, 1u);
+			barrier_full();
+			if (fcntl(data, F_OFD_GETLK, &l))
+				l.l_type = F_UNLCK;
+		});
+
+		begun = true;
+		const int err = share_import(s->key, share_kind::memory, false, &got);
+		closer.join();
+		assert_true(err ? err == -ENOENT : l.l_type == F_RDLCK);
+		if (!err)
+			share_unref(got);
+		store_release(&s->page->closed, 0u);
+	}
 	share_unref(s);
 	close(data);
 }
@@ -295,12 +349,74 @@ static void owed_numbers(void **)
 	share_unref(s);
 }
 
+/* The names of bells are other processes'. */
+static void names_of_bells(void **)
+{
+	const unique_fd larger(memory_file(2 * page, F_SEAL_SHRINK)), other(memory_file(page, F_SEAL_SHRINK));
+	bell_name own;
+	bell *b, *again;
+	share *s = exported(-1, 0, 0);
+	const u64 secret = s->page->secret;
+
+	ok(bell_own(&own));
+	for (const bell_name &none : {bell_name{own.pid, own.fd, own.token ^ 2},
+				      {own.pid, u32(larger.get()), 3},
+				      {own.pid, u32(other.get()), 3},
+				      {own.pid, ~0u, 3},
+				      /* Another page of the library, and another page for the own token. */
+				      {own.pid, u32(s->fd.get()), s->page->magic},
+				      {own.pid, u32(other.get()), own.token},
+				      {(1u << 22) - 1, 3, 3}})
+		assert_int_equal(bell_open(none, &b), -ENOENT);
+	ok(bell_open(own, &b));
+	ok(bell_open(own, &again));
+	assert_ptr_equal(b, again);
+	const u32 before = bell_rings();
+	bell_ring(b);
+	assert_int_equal(bell_rings(), before + 1);
+	assert_int_equal(s->page->secret, secret);
+	bell_close(b);
+	bell_close(again);
+	share_unref(s);
+}
+
+/* Who waits gets reports, no other; those that have exited are no reason to poll. */
+static void who_waits_gets_reports(void **)
+{
+	share *s = exported(-1, 0, 0), *other;
+	bell_name none = {(1u << 22) - 1, 3, 3};
+
+	ok(share_join(s));
+	ok(share_import(s->key, share_kind::memory, false, &other));
+	ok(share_join(other));
+	const u32 before = bell_rings();
+	share_report(other);
+	assert_int_equal(bell_rings(), before);
+	assert_true(share_listen(s));
+	s->page->bells[other->index] = none;
+	s->page->n_bells = ~0u;
+	share_report(other);
+	assert_int_equal(bell_rings(), before + 1);
+	share_unlisten(s);
+	share_report(other);
+	assert_int_equal(bell_rings(), before + 1);
+	assert_true(share_is_reported(s));
+	share_unref(other);
+	/* The next one at that index. */
+	ok(share_import(s->key, share_kind::memory, false, &other));
+	ok(share_join(other));
+	assert_int_equal(s->page->bells[other->index].token, 0);
+	share_unref(other);
+	share_unref(s);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(invalid_page_files),
 		cmocka_unit_test(foreign_files_are_not_opened),
 		cmocka_unit_test(numbers_are_read_once),
+		cmocka_unit_test(closed_during_an_import),
 		cmocka_unit_test(unsealed_memory_is_refused),
 		cmocka_unit_test(root_opens_no_files_of_others),
 		cmocka_unit_test(files_of_other_users),
@@ -308,6 +424,8 @@ int main()
 		cmocka_unit_test(proc_of_another_namespace),
 		cmocka_unit_test(a_leased_file),
 		cmocka_unit_test(owed_numbers),
+		cmocka_unit_test(names_of_bells),
+		cmocka_unit_test(who_waits_gets_reports),
 	};
 
 	return cmocka_run_group_tests_name("share", tests, nullptr, nullptr);

@@ -105,11 +105,48 @@ static void used_up_slots_are_retired(void **)
 	assert_false(objects.holds(at_the_end));
 }
 
+/* By division: only the first byte of an object is one's start, whatever the size's factors. */
+template <size_t size> static void starts_of()
+{
+	struct alignas(64) sized {
+		u64 alive = 0;
+		u8 rest[size - sizeof(u64)];
+	};
+	static constinit no_destructor<slab<sized, 4096, handle_kind::test>> all;
+	const sized *const first = all->get();
+	std::mt19937_64 gen(test::seed());
+	u64 ready = 0;
+
+	static_assert(sizeof(sized) == size);
+	while (all->nth(ready))
+		ready++;
+	const auto is_start = [&](u64 offset) {
+		return all->within(reinterpret_cast<const sized *>(reinterpret_cast<u64>(first) + offset));
+	};
+	for (u64 offset = 0; offset < (ready + 2) * size; offset++)
+		assert_int_equal(is_start(offset), offset < ready * size && offset % size == 0);
+	for (unsigned i = 0; i < 100000; i++) {
+		const u64 offset = gen();
+
+		assert_int_equal(is_start(offset), offset < ready * size && offset % size == 0);
+	}
+}
+
+static void starts_of_objects(void **)
+{
+	starts_of<64>();
+	starts_of<192>();
+	starts_of<448>();
+	starts_of<640>();
+	starts_of<1024>();
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(live_handles_name_their_object),
 		cmocka_unit_test(stale_handles_stay_stale),
+		cmocka_unit_test(starts_of_objects),
 		cmocka_unit_test(used_up_slots_are_retired),
 	};
 

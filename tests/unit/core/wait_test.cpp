@@ -7,6 +7,7 @@
 #include "lib/core/copy/copy.h"
 #include "lib/core/info.h"
 #include "lib/core/config/setting.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/stream.h"
 #include "lib/core/stream/task.h"
 #include "tests/support/core.h"
@@ -241,6 +242,47 @@ static void no_interrupt_is_coalesced(void **)
 	assert_int_equal(called, 1);
 }
 
+/* ---- a failure stops a stream that waits in its ring --------------------------------------------------- */
+
+static std::atomic<unsigned> stops;
+
+/* As while the channel is reset. */
+static int stop_the_third_time(dma::channel *ch)
+{
+	return ++stops < 3 ? fail(EBUSY, "channel %u is being reset", ch->index) : real_ops->stop(ch);
+}
+
+static void a_failed_stop_is_repeated(void **)
+{
+	static dma::channel_ops ops;
+	rig r(0, wait_mode::hybrid);
+	stream_owner owner;
+	stream_options opt;
+	stream *waiting, *failing;
+
+	opt.owner = &owner;
+	ok(stream_create(r.dev, opt, &waiting));
+	ok(stream_create(r.dev, opt, &failing));
+	real_ops = waiting->ln->ch->ops;
+	ops = *real_ops;
+	ops.stop = stop_the_third_time;
+	waiting->ln->ch->ops = &ops;
+	store_release(reinterpret_cast<u64 *>(r.host), u64(0));
+	ok(wait_value_async(waiting, r.host, dma::compare::eq, 1));
+	assert_true(waiting->ln->exclusive);
+	streams_stop_at_failures(&owner);
+	failing->ln->lock.lock();
+	stream_stop_owned(failing, {EIO});
+	failing->ln->lock.unlock();
+	assert_int_equal(stream_sync(waiting, soon()), -EIO);
+	assert_int_equal(stops, 3);
+	waiting->ln->lock.lock();
+	waiting->ln->ch->ops = real_ops;
+	waiting->ln->lock.unlock();
+	stream_destroy(waiting);
+	stream_destroy(failing);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -253,14 +295,15 @@ int main()
 		cmocka_unit_test(interrupts_are_coalesced),
 		cmocka_unit_test(spinning_thread_arms_again),
 		cmocka_unit_test(no_interrupt_is_coalesced),
+		cmocka_unit_test(a_failed_stop_is_repeated),
 	};
 
 	setenv("USDMA_CONFIG", "/dev/null", 1);
 	setenv("USDMA_DEVICES", devices, 1);
 	setenv("USDMA_SPIN_US", std::to_string(budget / ns_per_us).c_str(), 1);
-	setenv("USDMA_COALESCE_COUNT", "16", 1);
-	setenv("USDMA_COALESCE_US", "65535", 1);
-	for (const char *name : {"USDMA_WAIT", "USDMA_IO_URING"})
+	setenv("USDMA_TEST_COALESCE_COUNT", "16", 1);
+	setenv("USDMA_TEST_COALESCE_US", "65535", 1);
+	for (const char *name : {"USDMA_WAIT", "USDMA_TEST_IO_URING"})
 		unsetenv(name);
 	return cmocka_run_group_tests_name("wait", tests, nullptr, nullptr);
 }

@@ -3,11 +3,13 @@
 #include "tests/support/test.h"
 
 #include "driver/base/error.h"
+#include "driver/dma/own_memory.h"
 #include "driver/dma/registry.h"
 
 #include <cerrno>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 using namespace usdma;
 using namespace usdma::dma;
@@ -309,9 +311,27 @@ static void bad_device_string(void **)
 	assert_null(eng.get());
 }
 
+/* To the last address of a range, and one beyond. */
+static void usable_addresses(void **)
+{
+	vfio::address_limits l;
+
+	l.usable = {{0x1000, 0x2fff}, {0x8000, ~u64(0)}};
+	for (const auto &[iova, size, want] : {std::tuple<u64, u64, bool>{0x1000, 0x2000, true},
+					       {0x1000, 0x2001, false},
+					       {0x2fff, 1, true},
+					       {0x3000, 1, false},
+					       {0xfff, 2, false},
+					       {~u64(0), 1, true},
+					       {~u64(0), 2, false},
+					       {0x8000, ~u64(0) - 0x7fff, true}})
+		assert_int_equal(is_usable(l, iova, size), want);
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
+		cmocka_unit_test(usable_addresses),
 		cmocka_unit_test(fault_texts),
 		cmocka_unit_test(fault_errnos),
 		cmocka_unit_test(reads_faults),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The cases of any ring engine. */
 #include "tests/unit/dma/ring_cases.h"
+#include "tests/support/dropping.h"
 
 #include "driver/dma/ring_channel.h"
 #include "driver/vfio/capability.h"
@@ -82,7 +83,6 @@ static void test_indirect_wait_reduce_timestamp(void **)
 	ring_bench b;
 	auto *word = reinterpret_cast<u64 *>(b.bytes);
 	auto *sums = reinterpret_cast<u32 *>(b.bytes + 8192);
-	channel *other;
 
 	const indirect_block block = {{0, 0}, 0, 256, host + 1024, host + 2048};
 	memcpy(b.bytes + 512, &block, sizeof(block));
@@ -90,18 +90,24 @@ static void test_indirect_wait_reduce_timestamp(void **)
 	b.run({.op = opcode::copy_indirect, .arg = indirect_host, .src = host + 512});
 	assert_memory_equal(b.bytes + 1024, b.bytes + 2048, 256);
 
-	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
 	const u64 seq = b.post(wait_word(0, 7));
-	const request w = {.op = opcode::write, .dst = host, .a = 7};
-	assert_int_equal(other->ops->post(other, &w, 1), 1);
-	other->ops->doorbell(other);
-	assert_true(b.await(seq));
-	/* A wait for the other channel's record. */
-	const u64 next = b.post({.op = opcode::wait, .arg = u8(compare::geq), .src = other->record_iova, .a = 2});
-	assert_int_equal(other->ops->post(other, &w, 1), 1);
-	other->ops->doorbell(other);
-	assert_true(b.await(next));
-	other->ops->close(other);
+	if (channel *const other = b.open_other()) {
+		const request w = {.op = opcode::write, .dst = host, .a = 7};
+
+		assert_int_equal(other->ops->post(other, &w, 1), 1);
+		other->ops->doorbell(other);
+		assert_true(b.await(seq));
+		/* A wait for the other channel's record. */
+		const u64 next = b.post(
+			{.op = opcode::wait, .arg = u8(compare::geq), .src = other->record_iova, .a = 2});
+		assert_int_equal(other->ops->post(other, &w, 1), 1);
+		other->ops->doorbell(other);
+		assert_true(b.await(next));
+		other->ops->close(other);
+	} else {
+		store_release(word, u64(7));
+		assert_true(b.await(seq));
+	}
 
 	const u64 before = now_ns();
 	b.run({.op = opcode::timestamp, .dst = host + 8});
@@ -267,7 +273,7 @@ static void test_stop_and_resume(void **)
 	/* With requests in the hardware queue: those that were not begun are canceled or run after resume. */
 	assert_int_equal(b.inject(("slow%1/" + std::to_string(kind.slow_us)).c_str()), 0);
 	memset(b.bytes + 2 * MiB, 0xa0, 8);
-	for (u64 i = 0; i < 40; i++)
+	for (u64 i = 0; i < 140; i++)
 		b.post(copy(4096 + i * 8, 2 * MiB, 8, i % 2));
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	assert_true(read_fault(b.ch, &f));
@@ -279,8 +285,8 @@ static void test_stop_and_resume(void **)
 	assert_int_equal(b.inject(""), 0);
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	assert_true(b.await(b.ch->posted));
-	assert_int_equal(b.bytes[4096 + 38 * 8], 0xa0);
-	assert_int_equal(b.bytes[4096 + 39 * 8], 0);
+	assert_int_equal(b.bytes[4096 + 138 * 8], 0xa0);
+	assert_int_equal(b.bytes[4096 + 139 * 8], 0);
 }
 
 static void test_full_ring_takes_no_more(void **)
@@ -318,6 +324,7 @@ static void test_long_lists(void **)
 /* The device raises no interrupts. */
 static void test_lost_interrupts(void **)
 {
+	const test::dropping_interrupts scope;
 	ring_bench b(kind.faulty);
 
 	assert_int_equal(b.inject("drop-irq%1"), 0);
@@ -348,11 +355,10 @@ static void test_service_interrupts(void **)
 static void test_hang_abort_and_reset(void **)
 {
 	ring_bench b(kind.faulty);
-	channel *other;
+	channel *const other = b.open_other();
 	fault f;
 	char text[400] = "";
 
-	assert_int_equal(b.eng->channel_open(1, {}, &other), 0);
 	/* One channel hangs: the other is not affected. */
 	assert_int_equal(b.ch->ops->abort(b.ch), -EAGAIN);
 	assert_int_equal(b.inject("hang@1"), 0);
@@ -367,8 +373,10 @@ static void test_hang_abort_and_reset(void **)
 	assert_int_equal(f.seq, seq);
 	assert_int_equal(f.cookie, 9);
 	const request one = fill(64, 8, 1, 0x12);
-	assert_int_equal(other->ops->post(other, &one, 1), 1);
-	other->ops->doorbell(other);
+	if (other) {
+		assert_int_equal(other->ops->post(other, &one, 1), 1);
+		other->ops->doorbell(other);
+	}
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	assert_true(b.await(b.ch->posted));
 	assert_int_equal(b.bytes[8192], 0x77);
@@ -379,6 +387,8 @@ static void test_hang_abort_and_reset(void **)
 	b.until_struck();
 	assert_int_equal(b.eng->reset(), 0);
 	for (channel *c : {b.ch, other}) {
+		if (!c)
+			continue;
 		assert_int_equal(c->ops->restart(c), 0);
 		assert_int_equal(completed(c), c->posted);
 		assert_false(halted(c));
@@ -386,7 +396,8 @@ static void test_hang_abort_and_reset(void **)
 	b.run(fill(8, 8, 1, 0x31));
 	b.run({.op = opcode::write, .dst = host + 16, .a = 5});
 	assert_int_equal(b.bytes[8], 0x31);
-	other->ops->close(other);
+	if (other)
+		other->ops->close(other);
 }
 
 static void test_reset_in_a_wait(void **)
@@ -570,24 +581,6 @@ void check_device_errors(std::initializer_list<device_error> cases)
 		assert_int_equal(f.address, c.address);
 		assert_int_equal(f.cookie, 5);
 		b.run(copy(0, 4096, 64));
-	}
-}
-
-void check_stop_that_fails()
-{
-	ring_bench b(kind.faulty);
-
-	for (unsigned i = 1; i < 3; i++) {
-		memset(b.bytes, int(i), 64);
-		assert_int_equal(b.inject("hang@1"), 0);
-		b.post(copy(4096, 0, 64));
-		b.post(copy(8192, 0, 64));
-		b.until_struck();
-		assert_int_equal(b.ch->ops->stop(b.ch), -ETIMEDOUT);
-		assert_int_equal(b.inject(""), 0);
-		assert_true(b.await(b.ch->posted));
-		assert_memory_equal(b.bytes + 4096, b.bytes, 64);
-		assert_memory_equal(b.bytes + 8192, b.bytes, 64);
 	}
 }
 

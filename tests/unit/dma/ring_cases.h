@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tests/support/test.h"
+#include "tests/unit/dma/mapped_device.h"
 
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
@@ -27,12 +28,13 @@ inline constexpr u64 host = 0x40000000000, host_bytes = 4 * MiB, patience = 6000
 struct ring_kind {
 	const char *plain, *faulty; /* device strings; the second takes faults */
 	const char *driver;
-	u32 channels;         /* of `plain` */
-	unsigned slow_us;     /* of a descriptor, so that a stop finds most of 40 requests in the ring */
+	u32 channels;         /* of `plain`; if there is one, the cases do without a second */
+	unsigned slow_us;     /* of a descriptor, so that a stop finds most of 140 requests in the ring */
 	unsigned long_rounds; /* of 1024 requests */
 	u16 vendor = 0x8086;
 	u32 ops = op_bit(dma::opcode::nop) | op_bit(dma::opcode::copy) |
-		  op_bit(dma::opcode::fill); /* of the hardware */
+		  op_bit(dma::opcode::fill);               /* of the hardware */
+	std::span<const doorbell_register> doorbells = {}; /* of channel 0, which a CPU can store to; none: no test */
 };
 extern const ring_kind kind;
 
@@ -89,6 +91,15 @@ struct ring_bench {
 		}
 	}
 	void run(const dma::request &r) { assert_true(await(post(r))); }
+	/* Another channel; nullptr: there is one only. */
+	dma::channel *open_other()
+	{
+		dma::channel *other = nullptr;
+
+		if (kind.channels > 1)
+			assert_int_equal(eng->channel_open(1, {}, &other), 0);
+		return other;
+	}
 	dma::fault run_fault(const dma::request &r)
 	{
 		dma::fault f;
@@ -158,8 +169,6 @@ void check_limits(const char *spec, u64 max_len, u32 channels, u32 engines);
 void check_stop_inside_a_request(const char *spec);
 /* The device has halted, and its report was lost: the stop finds it in the registers. */
 void check_stop_of_a_halted_channel(const char *spec);
-/* A stop that times out has no effect: posted requests run. */
-void check_stop_that_fails();
 /* If the number overtook the data, a copy would be reported before it is done. */
 void check_relaxed_ordering_is_off();
 /* The driver takes the first ids, and no driver the others. */

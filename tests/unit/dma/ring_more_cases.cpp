@@ -6,6 +6,9 @@
 #include "tests/unit/dma/forwarding_device.h"
 #include "tests/unit/dma/ring_cases.h"
 
+#include "driver/dma/own_memory.h"
+
+#include <algorithm>
 #include <numa.h>
 #include <numaif.h>
 #include <thread>
@@ -66,6 +69,31 @@ static void test_errors_among_many(void **)
 		for (u64 i = 0; i < 32; i++)
 			assert_int_equal(words[i], bad >> i & 1 ? 0 : round * 100 + i + 1);
 	}
+}
+
+/* One descriptor for one copy, and few more, in lists of any length (tests/bench/engines.cpp has each engine's). */
+static void test_descriptors_of_a_copy(void **)
+{
+	ring_bench b(kind.faulty, {.ring_size = 64});
+	auto gen = test::rng(9);
+	std::string seen;
+	u64 copies = 0;
+
+	assert_int_equal(b.inject("fail@1000000000"), 0);
+	for (unsigned round = 0; round < 30 * test::scale(); round++) {
+		request list[60];
+		const unsigned n = 1 + unsigned(gen() % 60);
+
+		for (unsigned i = 0; i < n; i++)
+			list[i] = copy(gen() % MiB, 2 * MiB + gen() % MiB, 1 + gen() % 5000);
+		assert_int_equal(b.ch->ops->post(b.ch, list, n), n);
+		b.ch->ops->doorbell(b.ch);
+		assert_true(b.await(b.ch->posted));
+		copies += n;
+	}
+	assert_int_equal(b.eng->transport().injected(&seen), 0);
+	const u64 descriptors = strtoull(seen.c_str() + seen.find("seen ") + 5, nullptr, 10);
+	assert_in_range(descriptors, copies, copies * 12 / 10);
 }
 
 /* A transport that grants few interrupts, or maps slowly, and is at a node. */
@@ -131,9 +159,211 @@ static void test_fewer_vectors(void **)
 
 	dev->most = 2;
 	ring_bench b(std::move(dev));
-	assert_int_equal(d->granted, 2);
+	assert_int_equal(d->granted, std::min(kind.channels, 2u));
 	b.run(copy(0, 4096, 64));
 	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
+}
+
+/* How many interrupts the device has raised since the last inject() of rules with `counting`. */
+static constexpr const char *counting = "drop-irq@1000000";
+
+static u64 raised(ring_bench &b)
+{
+	std::string report;
+	unsigned long long seen = 0;
+
+	assert_int_equal(b.eng->transport().injected(&report), 0);
+	const char *const at = strstr(report.c_str(), counting);
+	assert_non_null(at);
+	assert_int_equal(sscanf(at, "drop-irq@1000000 seen %llu", &seen), 1);
+	return seen;
+}
+
+/* The device raises an interrupt for each waiter that sleeps, and then again; a few may be missing: the thread polls.
+ */
+static void test_interrupts_for_waiters(void **)
+{
+	ring_bench b(kind.faulty);
+
+	assert_int_equal(b.inject((std::string("slow%1/10000+") + counting).c_str()), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		b.ch->ops->arm(b.ch, irq_waiter, b.ch->posted + 1);
+		b.run(copy(0, 4096, 64));
+	}
+	assert_in_range(raised(b), 4, 9);
+}
+
+/* Who polls pays for no interrupt within a millisecond of the last one. */
+static void test_no_interrupts_for_pollers(void **)
+{
+	ring_bench b(kind.faulty);
+	pollfd p = {b.ch->irq_fd[irq_waiter], POLLIN, 0};
+	u64 most = 1, n;
+
+	assert_int_equal(b.inject(counting), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		const u64 from = now_ns();
+
+		b.ch->ops->arm(b.ch, irq_waiter, b.ch->posted + 1);
+		b.post(copy(0, 4096, 64));
+		assert_int_equal(poll(&p, 1, int(patience)), 1);
+		assert_int_equal(read(p.fd, &n, 8), 8);
+		const u64 seq = b.post(copy(0, 4096, 64));
+		for (const deadline until = deadline::in_ms(patience); s64(completed(b.ch) - seq) < 0;)
+			assert_false(until.passed());
+		most += now_ns() - from < ns_per_ms ? 1 : 2;
+	}
+	assert_in_range(raised(b), 0, most);
+}
+
+/* Without a vector of its own a channel's interrupt stays off: its message might be that of another. */
+static void test_no_interrupt_without_a_vector(void **)
+{
+	auto dev = std::make_unique<poor_device>(kind.faulty);
+
+	dev->most = 0;
+	ring_bench b(std::move(dev));
+	assert_int_equal(b.inject(counting), 0);
+	/* Each is seen, too, if it completes while the thread is about to sleep. */
+	for (unsigned i = 0; i < 500; i++)
+		b.run(copy(0, 4096, 64));
+	assert_int_equal(b.run_fault(copy(host_bytes, 0, 8)).reason, fault_reason::dst_unmapped);
+	b.run(copy(0, 4096, 64));
+	assert_int_equal(raised(b), 0);
+}
+
+/* A device whose user is killed: it does not hear of it, but its mappings go. */
+class orphaned_device final : public forwarding_device {
+public:
+	orphaned_device(std::unique_ptr<vfio::device> below, std::unique_ptr<vfio::device> *to)
+		: forwarding_device(std::move(below)), to_(to)
+	{
+	}
+	~orphaned_device() override { *to_ = std::move(dev_); }
+	int region_read(unsigned i, u64 at, void *buf, size_t len) override
+	{
+		return load_seq_cst(&killed) ? -ENODEV : forwarding_device::region_read(i, at, buf, len);
+	}
+	int region_write(unsigned i, u64 at, const void *buf, size_t len) override
+	{
+		return load_seq_cst(&killed) ? -ENODEV : forwarding_device::region_write(i, at, buf, len);
+	}
+	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override
+	{
+		return load_seq_cst(&killed) ? -ENODEV : forwarding_device::irq_set(i, n, fds);
+	}
+	bool lost() const override { return load_seq_cst(&killed); }
+
+	u32 killed = 0; /* atomic */
+
+private:
+	std::unique_ptr<vfio::device> *to_;
+};
+
+/* Leaves a device with up to two channels that were used, the last of which hangs, has failed, or goes on in its ring.
+ */
+static std::unique_ptr<vfio::device> leave_used(unsigned how)
+{
+	static constexpr const char *rules[] = {"hang@1", "fail@1", ""};
+	std::unique_ptr<vfio::device> dev;
+
+	assert_int_equal(open_device(kind.faulty, &dev), 0);
+	auto own = std::make_unique<orphaned_device>(std::move(dev), &dev);
+	orphaned_device *const bus = own.get();
+	{
+		ring_bench b(std::move(own));
+		channel *const first = b.ch, *const second = b.open_other();
+
+		b.run(copy(0, 4096, 64));
+		b.ch = second ? second : first;
+		b.run(copy(0, 4096, 64));
+		assert_int_equal(b.inject(rules[how]), 0);
+		for (unsigned i = 0; i < 5; i++)
+			b.post(copy(0, 4096, 64));
+		if (how < 2)
+			b.until_struck();
+		store_seq_cst(&bus->killed, 1u);
+		assert_int_equal(bus->dma_unmap(host, host_bytes), 0);
+		if (second)
+			first->ops->close(first);
+	}
+	assert_non_null(dev.get());
+	return dev;
+}
+
+/* Whatever an earlier user has left: nothing of it runs, is reported as an error, or raises an interrupt. */
+static void test_takes_over_any_device(void **)
+{
+	for (unsigned how = 0; how < 3; how++) {
+		auto poor = std::make_unique<poor_device>(leave_used(how));
+
+		poor->most = 0;
+		ring_bench b(std::move(poor));
+		/* Were it not reset, what hangs would go on. */
+		assert_int_equal(b.inject(counting), 0);
+		for (unsigned i = 0; i < 5; i++) {
+			b.bytes[4096] = u8(i + 1);
+			b.run(copy(0, 4096, 64));
+			assert_int_equal(b.bytes[0], i + 1);
+		}
+		channel *const first = b.ch;
+		if (channel *const second = b.open_other())
+			b.ch = second;
+		b.run(copy(64, 4096, 64));
+		assert_int_equal(b.bytes[64], 5);
+		assert_int_equal(raised(b), 0);
+		if (b.ch != first)
+			first->ops->close(first);
+	}
+}
+
+/* Memory at the limits of what the transport maps: a device's addresses are no shorter than that, or the driver copies.
+ */
+static void test_addresses_up_to_the_limit(void **)
+{
+	ring_bench b;
+	vfio::address_limits l;
+	mapping more(mmap(nullptr, 2 * MiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 2 * MiB);
+
+	unsigned mapped = 0;
+
+	assert_int_equal(b.eng->transport().limits(&l), 0);
+	for (u64 bit = 40; bit < 64; bit++) {
+		const u64 high = (u64(1) << bit) + GiB;
+
+		/* A vfio-user server has a limit, too, of which it says nothing. */
+		if (!is_usable(l, high, MiB) || b.eng->map({.iova = high, .size = MiB, .vaddr = more.data()}) < 0)
+			break;
+		mapped++;
+		more.data()[0] = u8(bit);
+		b.run({.op = opcode::copy, .src = high, .dst = host + 8192, .len = 64});
+		assert_int_equal(b.bytes[8192], bit);
+		b.bytes[8192] = u8(bit + 1);
+		b.run({.op = opcode::copy, .src = host + 8192, .dst = high + 64, .len = 64});
+		assert_int_equal(more.data()[64], bit + 1);
+		b.run({.op = opcode::fill, .arg = 1, .dst = high + 128, .len = 64, .a = bit});
+		assert_int_equal(more.data()[128 + 63], bit);
+		assert_int_equal(b.eng->unmap(high, MiB), 0);
+	}
+	assert_true(mapped > 8);
+}
+
+/* A stop that times out has no effect: posted requests run. */
+static void test_stop_that_fails(void **)
+{
+	ring_bench b(kind.faulty);
+
+	memset(b.bytes, 1, 64);
+	assert_int_equal(b.inject("hang@1"), 0);
+	b.post(copy(4096, 0, 64));
+	b.post(copy(8192, 0, 64));
+	b.until_struck();
+	assert_int_equal(b.ch->ops->stop(b.ch), -ETIMEDOUT);
+	assert_false(halted(b.ch));
+	assert_int_equal(b.inject(""), 0);
+	assert_true(b.await(b.ch->posted));
+	assert_memory_equal(b.bytes + 4096, b.bytes, 64);
+	assert_memory_equal(b.bytes + 8192, b.bytes, 64);
 }
 
 /* An operation of the driver does not wait for memory that is being pinned. */
@@ -177,6 +407,61 @@ static void test_memory_is_at_the_device(void **)
 	}
 	assert_true(mode == MPOL_BIND || mode == MPOL_PREFERRED);
 	assert_int_equal(nodes[0], 1);
+}
+
+/* Copies whose arguments stay in registers, on a device whose doorbell is a store; others are not offered that. */
+static void test_fast_path(void **)
+{
+	std::unique_ptr<vfio::device> below;
+	auto gen = test::rng(7);
+	std::vector<u8> want(host_bytes);
+	fault f;
+
+	{
+		ring_bench b;
+		assert_null(b.ch->ops->submit_copy);
+	}
+	if (kind.doorbells.empty())
+		return;
+	assert_int_equal(open_device(kind.plain, &below), 0);
+	auto own = std::make_unique<mapped_device>(std::move(below), kind.doorbells);
+	mapped_device *const dev = own.get();
+	ring_bench b(std::move(own), {.ring_size = 16, .first_seq = (u64(1) << 32) - 9});
+	const auto until_done = [&] {
+		for (const deadline until = deadline::in_ms(patience); completed(b.ch) != b.ch->posted; dev->forward())
+			assert_false(until.passed() || halted(b.ch));
+	};
+	assert_non_null(b.ch->ops->submit_copy);
+	test::fill_random(b.bytes, host_bytes, gen);
+	memcpy(want.data(), b.bytes, host_bytes);
+	for (unsigned i = 0; i < 200; i++) {
+		const u64 len = 1 + gen() % 3000, x = gen() % (MiB - len), y = MiB + gen() % (MiB - len);
+
+		if (b.ch->posted == b.ch->post_limit) {
+			until_done();
+			assert_int_equal(b.ch->ops->post(b.ch, std::data({request{}}), 1), 1);
+			b.ch->ops->doorbell(b.ch);
+		}
+		if (i % 16 == 5)
+			b.post({.op = opcode::write, .dst = host + 8 * i, .a = i});
+		else
+			b.ch->ops->submit_copy(b.ch, 0, host + x, host + y, len, 3);
+		if (i % 16 == 5)
+			memcpy(&want[8 * i], std::data({u64(i)}), 8);
+		else
+			memcpy(&want[y], &want[x], len);
+		if (b.ch->posted == b.ch->post_limit)
+			until_done();
+	}
+	until_done();
+	assert_memory_equal(b.bytes, want.data(), host_bytes);
+	b.ch->ops->submit_copy(b.ch, 0, host + host_bytes, host, 8, 77);
+	for (const deadline until = deadline::in_ms(patience); !halted(b.ch); dev->forward())
+		assert_false(until.passed());
+	assert_true(read_fault(b.ch, &f));
+	assert_int_equal(f.cookie, 77);
+	assert_int_equal(f.seq, b.ch->posted);
+	assert_int_equal(f.reason, fault_reason::src_unmapped);
 }
 
 /* Reads a channel's record again and again. */
@@ -279,8 +564,16 @@ std::span<const CMUnitTest> more_cases()
 	static const CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_errors_among_many),
+		cmocka_unit_test(test_descriptors_of_a_copy),
 		cmocka_unit_test(test_no_interrupts),
 		cmocka_unit_test(test_fewer_vectors),
+		cmocka_unit_test(test_interrupts_for_waiters),
+		cmocka_unit_test(test_no_interrupts_for_pollers),
+		cmocka_unit_test(test_no_interrupt_without_a_vector),
+		cmocka_unit_test(test_takes_over_any_device),
+		cmocka_unit_test(test_addresses_up_to_the_limit),
+		cmocka_unit_test(test_stop_that_fails),
+		cmocka_unit_test(test_fast_path),
 		cmocka_unit_test(test_operations_during_a_map),
 		cmocka_unit_test(test_memory_is_at_the_device),
 		cmocka_unit_test(test_readers_of_the_record),

@@ -175,7 +175,8 @@ static void test_interrupt_handles(void **)
 	b.start();
 	w.handle = 1;
 	assert_int_equal(b.status_of(w), status::handle);
-	assert_int_equal(b.run(command::request_handle, 9), cmd_error::handle_index);
+	assert_int_equal(b.run(command::request_handle, b.vectors), cmd_error::handle_index);
+	assert_int_equal(b.run(command::request_handle, b.vectors + 1), cmd_error::handle_index);
 	assert_int_equal(b.run(command::request_handle, 1 | cmd_ims), cmd_error::handle_index);
 	b.good(command::request_handle, 1);
 	w.handle = u16(b.get<u32>(off_cmdstatus) >> cmd_result_shift);
@@ -391,7 +392,7 @@ static void test_settings(void **)
 /* An interrupt triggered by the client is no access of the device, and needs no bus mastering. */
 static void test_triggered_interrupt(void **)
 {
-	message_bench b(sim::model_kind::dsa);
+	message_bench b("dsa");
 	const unique_fd ev(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	proto::irq_set_head h = {sizeof(h), proto::irq_set_data_eventfd | proto::irq_set_action_trigger, vfio::irq_msix,
 				 3, 1};
@@ -421,7 +422,7 @@ static void test_halt_completes_a_command(void **)
 /* Bus mastering is switched off during an access of many messages: only the message in flight is sent. */
 static void test_last_message(void **)
 {
-	message_bench b(sim::model_kind::dsa);
+	message_bench b("dsa");
 	const work w = dsa_bench::make(operation::move, dsa_bench::data(0), b.remote, b.remote_size);
 	const auto run = [&](command c) {
 		b.client.put<u32>(off_cmd, u32(c) << cmd_code_shift);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
-#include "driver/engines/edu/driver.h"
+#include "driver/dma/registry.h"
 #include "driver/engines/edu/edu.h"
 #include "driver/hw/sdma_regs.h"
 #include "tests/support/test.h"
@@ -29,7 +29,7 @@ struct bench {
 
 		dev = own.get();
 		std::unique_ptr<vfio::device> d = std::move(own);
-		assert_int_equal(edu::driver.probe(d, &eng), 0);
+		assert_int_equal(dma::find_driver(edu::pci_vendor, edu::pci_device)->probe(d, &eng), 0);
 		assert_int_equal(eng->set_memory_base(base), 0);
 		buf.resize(host_bytes + 4096);
 		bytes = reinterpret_cast<u8 *>(align_up(reinterpret_cast<uintptr_t>(buf.data()), uintptr_t(4096)));
@@ -126,7 +126,7 @@ static void test_own_memory_is_in_files(void **)
 	std::unique_ptr<vfio::device> dev = std::make_unique<fake_edu>(behavior);
 	fake_edu *const fake = static_cast<fake_edu *>(dev.get());
 
-	assert_int_equal(edu::driver.probe(dev, &eng), 0);
+	assert_int_equal(dma::find_driver(edu::pci_vendor, edu::pci_device)->probe(dev, &eng), 0);
 	assert_int_equal(fake->unmapped_accesses, 0);
 }
 
@@ -549,7 +549,7 @@ static int probe_with(test::edu_behavior h)
 	std::unique_ptr<vfio::device> d = std::make_unique<fake_edu>(h);
 	auto *dev = static_cast<fake_edu *>(d.get());
 	std::unique_ptr<dma::engine> eng;
-	const int rc = edu::driver.probe(d, &eng);
+	const int rc = dma::find_driver(edu::pci_vendor, edu::pci_device)->probe(d, &eng);
 
 	if (rc) {
 		/* The device is returned idle, with nothing mapped. */
@@ -625,6 +625,7 @@ static void test_hang_is_a_fault_until_reset(void **)
 	assert_int_equal(f.reason, fault_reason::transfer);
 	assert_false(b.dev->master());
 	assert_int_equal(b.eng->reset(), 0);
+	assert_int_equal(b.ch->ops->restart(b.ch), 0);
 	b.put(0, data.data(), 100);
 	assert_true(b.get(0, 100) == data);
 }

@@ -482,7 +482,7 @@ static void test_settings(void **)
 /* Bus mastering is switched off during an access of many messages: only the message in flight is sent. */
 static void test_last_message(void **)
 {
-	message_bench b(sim::model_kind::hisi);
+	message_bench b("hisi");
 	const submission s = {sqe_copy, {}, u32(b.remote_size), iova + data_at, b.remote};
 	const u32 set[][2] = {{q_sq_base, u32(iova + sq_at)},
 			      {q_sq_base + 4, u32((iova + sq_at) >> 32)},

@@ -330,6 +330,9 @@ static void test_truncated_file(void **)
 	assert_int_equal(ftruncate(b.rw.fd.get(), 4096), 0);
 	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer, mem_base);
 	b.expect(make_copy(space::device, mem_base, space::host, iova + 8192, 64), fault_reason::transfer, iova + 8192);
+	/* A device behind the model reads the file as it is at the time. */
+	if (b.r.behind)
+		return;
 	/* Accesses fail at any offset, also after the file has grown again. */
 	assert_int_equal(ftruncate(b.rw.fd.get(), size), 0);
 	b.expect(make_copy(space::host, iova + 8192, space::device, mem_base, 4096), fault_reason::transfer,

@@ -10,6 +10,7 @@
 #include "driver/base/error.h"
 #include "driver/base/unique_fd.h"
 #include "driver/dma/registry.h"
+#include "driver/sim/models.h"
 
 #include <cstring>
 #include <memory>
@@ -85,8 +86,7 @@ struct message_bench {
 	static constexpr u64 remote = u64(1) << 40, remote_size = 64 * KiB;
 	static constexpr u32 most = 4096; /* bytes of a message */
 
-	explicit message_bench(sim::model_kind kind)
-		: model(settings(kind)), client(model.connect()), local("model", size)
+	explicit message_bench(const char *name) : model(settings(name)), client(model.connect()), local("model", size)
 	{
 		const std::string hello = "{\"capabilities\":{\"max_data_xfer_size\":" + std::to_string(most) + "}}";
 
@@ -95,11 +95,11 @@ struct message_bench {
 		assert_int_equal(client.map(remote, remote_size), 0);
 		master(true);
 	}
-	static sim::config settings(sim::model_kind kind)
+	static sim::config settings(const char *name)
 	{
 		sim::config c;
 
-		c.model = kind;
+		c.model = sim::find_model(name);
 		return c;
 	}
 	void master(bool on)

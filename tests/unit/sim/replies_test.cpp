@@ -74,7 +74,7 @@ struct rig {
 		memcpy(&a, m.body.data(), sizeof(a));
 		const std::vector<u8> reply = how(m.head, a, m.body.data() + sizeof(a));
 		const iovec part = {const_cast<u8 *>(reply.data()), reply.size()};
-		const proto::header h = {m.head.id, m.head.cmd, 0, proto::type_reply, 0};
+		const proto::header h = {m.head.id, u16(m.head.cmd ^ other_command), 0, proto::type_reply, 0};
 		assert_int_equal(vfio::user_send(client.fd(), h, {&part, reply.empty() ? 0u : 1u}, {},
 						 deadline::in_ms(raw_wait_ms)),
 				 0);
@@ -85,7 +85,8 @@ struct rig {
 	raw_client client;
 	raw_memory memory;
 	std::unique_ptr<raw_channel> channel;
-	u8 remote[4096] = {}; /* the client's memory at remote_data */
+	u8 remote[4096] = {};  /* the client's memory at remote_data */
+	u16 other_command = 0; /* replies name the request's command, with these bits changed */
 };
 
 static bool is_read(const proto::header &h)
@@ -243,6 +244,9 @@ static void invalid_replies(void **)
 		assert_int_equal(r.run(d, with([](auto *o) { o->pop_back(); })), fault_reason::transfer);
 		assert_int_equal(r.run(d, with([](auto *o) { o->push_back(0); })), fault_reason::transfer);
 		assert_int_equal(r.run(d, with([](auto *o) { o->resize(8); })), fault_reason::transfer);
+		r.other_command = u16(proto::command::dma_read) ^ u16(proto::command::dma_write);
+		assert_int_equal(r.run(d, right), fault_reason::transfer);
+		r.other_command = 0;
 		assert_int_equal(r.run(d, right), fault_reason::none);
 	}
 }

@@ -2,6 +2,7 @@
 #include "tests/unit/sim/rig.h"
 
 #include "driver/base/error.h"
+#include "driver/sim/backend.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -35,12 +36,38 @@ static bool all_by_messages()
 	return value && !strcmp(value, "far");
 }
 
-rig::rig(const sim::config &cfg, reach h, sim::faults *injected)
-	: remote_rings(all_by_messages()), how(remote_rings && h == reach::shared ? reach::messages : h)
+/* One for all models of the test, as in usdma-sim; not for one with a speed or faults of its own. */
+static sim::backend_client *device_behind(const sim::config &cfg, const sim::faults *injected)
 {
+	static std::unique_ptr<sim::backend> device;
+	static std::unique_ptr<sim::backend_client> client;
+	const char *const name = getenv("USDMA_TEST_BEHIND");
+
+	if (injected || cfg.rate || cfg.latency_us || cfg.timing != timing_kind::plain)
+		return nullptr;
+	if (name && !device) {
+		must(sim::backend::open(name, 10000, GiB, &device), "a device behind the model");
+		client = std::make_unique<sim::backend_client>(*device, 1);
+	}
+	return client.get();
+}
+
+static reach reach_of(reach given, bool files)
+{
+	if (given != reach::shared)
+		return given;
+	return all_by_messages() ? reach::messages : files ? reach::file : given;
+}
+
+rig::rig(const sim::config &settings, reach h, sim::faults *injected)
+	: remote_rings(all_by_messages()), how(reach_of(h, device_behind(settings, injected)))
+{
+	sim::config cfg = settings;
 	vfio::user_options opt;
 	int pair[2];
 
+	cfg.device = device_behind(settings, injected);
+	behind = cfg.device;
 	model = std::make_unique<sim::sdma_model>(cfg, injected);
 	must(model->start(), "start");
 	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), "socketpair");

@@ -9,7 +9,7 @@
 #include "driver/hw/sdma_regs.h"
 #include "driver/sim/models/sdma/sdma_model.h"
 #include "driver/sim/server.h"
-#include "driver/vfio/user_client.h"
+#include "driver/vfio_user/client.h"
 
 #include <memory>
 #include <thread>
@@ -21,7 +21,10 @@ using dma::opcode;
 using dma::space;
 using sdma::descriptor;
 
-/* How the model reaches host memory.  USDMA_TEST_REACH=far: rings by messages as well, and only files are shared. */
+/*
+ * How the model reaches host memory.  USDMA_TEST_REACH=far: rings by messages as well, and only files are shared.
+ * USDMA_TEST_BEHIND: a device that runs copies and fills for the models, of files.
+ */
 enum class reach { shared, file, messages };
 
 inline constexpr u64 wait_ms = 20000; /* a test that waits so long has failed */
@@ -54,6 +57,7 @@ struct rig {
 	void write64(u64 offset, u64 v);
 
 	const bool remote_rings; /* the model reaches rings by messages */
+	bool behind = false;     /* there is a device behind the model */
 	reach how;
 	std::unique_ptr<sim::sdma_model> model;
 	std::unique_ptr<sim::server> link;
@@ -83,11 +87,11 @@ struct chan {
 	bool halted();
 	/* Runs one descriptor; after a fault: checks the record, resumes, returns the reason. */
 	fault_reason run(descriptor d);
-	/* With remote rings: returns when the record shows the effect. */
+	/* With remote rings, or a device behind the model: returns when the record shows the effect. */
 	void command(u32 cmd)
 	{
 		r.write32(sdma::chan_ctrl(index) + sdma::chan_command, cmd);
-		if (r.remote_rings)
+		if (r.remote_rings || r.behind)
 			wait_command(cmd);
 	}
 	void wait_command(u32 cmd);

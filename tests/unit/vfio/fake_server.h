@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "driver/vfio/user_client.h"
-#include "driver/vfio/user_socket.h"
+#include "driver/vfio_user/client.h"
+#include "driver/vfio_user/socket.h"
 
 #include <functional>
 #include <mutex>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parts of the kernel backends that need no VFIO: errors, limits, the shared address space, replaced BARs. */
+/* The kernel backends without VFIO: errors, limits, the shared address space, replaced BARs; and on a fake kernel. */
 #include "driver/base/error.h"
+#include "driver/base/eventfd.h"
 #include "driver/vfio/bar_guard.h"
+#include "driver/vfio/capability.h"
 #include "driver/vfio/claim.h"
 #include "driver/vfio/kernel.h"
 #include "driver/vfio/kernel_check.h"
@@ -9,7 +11,8 @@
 #include "driver/vfio/region.h"
 #include "driver/vfio/type1.h"
 #include "tests/support/test.h"
-#include "tests/unit/pci/fake_sysfs.h"
+#include "tests/support/until.h"
+#include "tests/unit/vfio/fake_kernel.h"
 
 #include <atomic>
 #include <cstring>
@@ -233,23 +236,28 @@ static void test_type1_info(void **)
 	assert_int_equal(parse(l, 88, &out, &available), -EPROTO);
 }
 
-/* An address space that only counts its calls. */
+/* An address space that counts its calls, and refuses what the kernel refuses. */
 class counting_space : public dma_space {
 public:
 	int limits(address_limits *out) override
 	{
+		queries++;
 		*out = {};
 		out->usable = {{0, 0xfedfffff}, {0xfef00000, 0x7fffffffff}};
 		return 0;
 	}
 	const char *backend() const override { return "test"; }
 
-	unsigned maps = 0, unmaps = 0;
+	unsigned maps = 0, unmaps = 0, queries = 0;
 	int answer = 0;
 
 protected:
 	int kernel_map(const dma_area &area) override
 	{
+		const u64 last = area.iova + area.size - 1;
+
+		if (area.iova & 4095 || last > 0x7fffffffff || (area.iova < 0xfef00000 && last > 0xfedfffff))
+			return dma_map_error(EINVAL, area, mapped(), "");
 		maps += !answer;
 		return answer ? dma_map_error(answer, area, mapped(), "") : 0;
 	}
@@ -280,10 +288,12 @@ static void test_space(void **)
 	assert_int_equal(s.unmap(0x10000, 8192), 0);
 	assert_int_equal(s.unmaps, 1);
 	assert_int_equal(s.unmap(0x10000, 8192), -ENOENT);
-	assert_int_equal(s.map({0xfedff000, 4096, mem}), 0);
+	assert_int_equal(s.map({0xfedfe000, 4096, mem}), 0);
+	/* One system call each: the limits are queried only for an area that the kernel refuses. */
+	assert_int_equal(s.queries, 0);
 	assert_int_equal(s.map({0xfee00000, 4096, mem}), -ERANGE);
 	assert_non_null(strstr(error_text(), "0xfef00000-0x7fffffffff"));
-	assert_int_equal(s.map({0xfedfe000, 16384, mem}), -ERANGE);
+	assert_int_equal(s.map({0xfedff000, 16384, mem}), -ERANGE);
 	assert_int_equal(s.map({0x8000000000, 4096, mem}), -ERANGE);
 	assert_int_equal(s.map({0x20000, 0, mem}), -EINVAL);
 	assert_int_equal(s.map({0x20001, 4096, mem}), -EINVAL);
@@ -371,15 +381,125 @@ static void test_replaced_bar(void **)
 	assert_int_equal(bar_guard::map(guard, bar.get(), flags, 0, 4096, &early), -ENODEV);
 }
 
+/* ---- a fake kernel --------------------------------------------------------------------------------------- */
+
+static constexpr kernel_backend both_backends[] = {kernel_backend::group, kernel_backend::iommufd};
+
+/* After each failure the same area is mapped, and unmapped, as if nothing had happened. */
+static void test_kernel_maps(void **)
+{
+	static u8 mem[16384] __attribute__((aligned(4096)));
+	const dma_area a = {0x10000, sizeof(mem), mem};
+	std::unique_ptr<device> dev;
+
+	for (kernel_backend backend : both_backends) {
+		usdma::test::fake_kernel k(backend);
+
+		assert_int_equal(k.open(&dev), 0);
+		for (int err : {ENOSPC, EFAULT}) {
+			k.map_errno = err;
+			assert_int_equal(dev->dma_map(a), -err);
+			assert_true(k.mapped.empty());
+			assert_int_equal(dev->dma_unmap(a.iova, a.size), -ENOENT);
+			assert_int_equal(dev->dma_map(a), 0);
+			assert_int_equal(k.mapped.at(a.iova), a.size);
+			assert_int_equal(dev->dma_unmap(a.iova, a.size), 0);
+			assert_true(k.mapped.empty());
+		}
+		assert_int_equal(dev->dma_map(a), 0);
+		if (backend == kernel_backend::group) {
+			k.left_by_unmap = 4096;
+			assert_int_equal(dev->dma_unmap(a.iova, a.size), -EIO);
+			assert_non_null(strstr(error_text(), "12288 of 16384"));
+			assert_int_equal(dev->dma_map(a), -EEXIST);
+		}
+		assert_int_equal(dev->dma_unmap(a.iova, a.size), 0);
+		dev.reset();
+		assert_int_equal(k.request_fd, -1);
+	}
+}
+
+static void test_kernel_without_type1(void **)
+{
+	usdma::test::fake_kernel k(kernel_backend::group);
+
+	k.type1 = 0;
+	expect_open(k.opt, -EOPNOTSUPP, "modprobe vfio_iommu_type1");
+}
+
+static void test_kernel_regions(void **)
+{
+	for (kernel_backend backend : both_backends) {
+		usdma::test::fake_kernel k(backend);
+		std::unique_ptr<device> dev;
+		region_info r;
+		mapping m;
+
+		assert_int_equal(k.open(&dev), 0);
+		assert_int_equal(dev->region(region_bar0, &r), 0);
+		assert_int_equal(r.size, k.bar_size);
+		assert_int_equal(r.mappable.size(), 2);
+		assert_int_equal(r.mappable[0].start, 0);
+		assert_int_equal(r.mappable[0].last, 4095);
+		assert_int_equal(r.mappable[1].start, 8192);
+		assert_int_equal(r.mappable[1].last, k.bar_size - 1);
+		assert_int_equal(dev->region_map(region_bar0, 4096, 4096, &m), -EOPNOTSUPP);
+		assert_int_equal(dev->region_map(region_bar0, 8192, k.bar_size - 8192, &m), 0);
+		m.data()[5] = 0x77;
+		u8 got = 0;
+		assert_int_equal(dev->region_read(region_bar0, 8192 + 5, &got, 1), 0);
+		assert_int_equal(got, 0x77);
+		assert_int_equal(dev->answers(), 0);
+		m = mapping();
+		unsigned at = 1;
+		assert_int_equal(ftruncate(k.device.get(), 0), 0);
+		assert_int_equal(dev->answers(), -EIO);
+		assert_int_equal(config_capability(*dev, 0x11, &at), -EIO);
+		assert_int_equal(at, 0);
+	}
+}
+
+/* The device is not lost before it masters the bus no more; those who wait for it are woken. */
+static void test_kernel_requests_the_device(void **)
+{
+	for (kernel_backend backend : both_backends) {
+		usdma::test::fake_kernel k(backend);
+		std::unique_ptr<device> dev;
+		const unique_fd fd(eventfd_make());
+		const int vector = fd.get();
+
+		assert_int_equal(k.open(&dev), 0);
+		k.set_command(0x106);
+		assert_int_equal(dev->irq_set(irq_msix, 1, {&vector, 1}), 0);
+		assert_int_equal(k.vectors, 2);
+		assert_false(dev->lost());
+		eventfd_write(k.request_fd, 1);
+		usdma::test::until("the device is lost", [&] { return dev->lost(); });
+		assert_int_equal(k.command(), 0x102);
+		usdma::test::until("its interrupts are raised", [&] { return eventfd_ready(vector, POLLIN); });
+		assert_int_equal(dev->quiesce(), 0);
+		assert_int_equal(dev->reset(), -ENODEV);
+	}
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_open_errors),        cmocka_unit_test(test_device_file_errors),
-		cmocka_unit_test(test_open_once),          cmocka_unit_test(test_not_viable),
-		cmocka_unit_test(test_noiommu_is_refused), cmocka_unit_test(test_choice_of_backend),
-		cmocka_unit_test(test_type1_info),         cmocka_unit_test(test_space),
-		cmocka_unit_test(test_map_errors),         cmocka_unit_test(test_pinned_memory_counts),
+		cmocka_unit_test(test_open_errors),
+		cmocka_unit_test(test_device_file_errors),
+		cmocka_unit_test(test_open_once),
+		cmocka_unit_test(test_not_viable),
+		cmocka_unit_test(test_noiommu_is_refused),
+		cmocka_unit_test(test_choice_of_backend),
+		cmocka_unit_test(test_type1_info),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_map_errors),
+		cmocka_unit_test(test_pinned_memory_counts),
 		cmocka_unit_test(test_replaced_bar),
+		cmocka_unit_test(test_kernel_maps),
+		cmocka_unit_test(test_kernel_regions),
+		cmocka_unit_test(test_kernel_requests_the_device),
+		cmocka_unit_test(test_kernel_without_type1),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The vfio-user client with a server that replies correctly. */
 #include "driver/base/error.h"
-#include "driver/vfio/firmware.h"
+#include "driver/vfio_user/firmware.h"
 #include "tests/support/test.h"
 #include "tests/unit/vfio/fake_server.h"
 
@@ -88,6 +88,9 @@ static void test_refuses_bad_versions(void **)
 	s.minor = 7;
 	assert_int_equal(s.attach(&dev), -EPROTO);
 	assert_non_null(strstr(error_text(), "0.7"));
+	user_caps caps;
+	assert_int_equal(user_caps_parse({"{}", 3}, &caps), 0);
+	assert_int_equal(user_caps_parse({"{} ", 3}, &caps), -EPROTO);
 }
 
 static void test_region_info(void **)
@@ -343,6 +346,12 @@ static void test_interrupts(void **)
 	assert_true(readable(b.get()));
 	assert_int_equal(dev->irq_set(irq_msix, 0, off), 0);
 	check_irq_set(s.irq_sets[4], proto::irq_set_data_none, 0, 0);
+	/* All vectors, not all of them off. */
+	const int most[] = {a.get(), b.get(), -1, -1, -1, -1, -1, -1};
+	assert_int_equal(dev->irq_set(irq_msix, 0, most), 0);
+	assert_int_equal(s.irq_sets.size(), 7);
+	check_irq_set(s.irq_sets[5], proto::irq_set_data_eventfd, 0, 2);
+	check_irq_set(s.irq_sets[6], proto::irq_set_data_eventfd, 2, 6);
 	assert_int_equal(dev->irq_set(irq_msix, 3, mixed), -EINVAL);
 	assert_int_equal(dev->irq_set(irq_msix, ~0u, mixed), -EINVAL);
 	assert_int_equal(dev->irq_set(irq_msi, 0, off), -EINVAL);

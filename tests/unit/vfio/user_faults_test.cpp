@@ -307,6 +307,29 @@ static void test_late_reply(void **)
 	assert_int_equal(v, 0x44);
 }
 
+/* The limit of this thread is shorter than that of the connection, which stays; so do later requests. */
+static void test_limited_wait(void **)
+{
+	static constexpr u64 most_ms = 60000;
+	bool silent = true;
+	fake_server s([&](fake_server &, user_message &m) {
+		return is(m, command::device_set_irqs) && std::exchange(silent, false);
+	});
+	const unique_fd irq(eventfd(0, EFD_NONBLOCK));
+	const int fd = irq.get();
+	device_ptr dev;
+
+	assert_int_equal(s.attach(&dev, most_ms), 0);
+	const u64 begin = now_ns();
+	dev->limit_wait(100);
+	assert_int_equal(dev->irq_set(irq_msix, 2, {&fd, 1}), -ETIMEDOUT);
+	assert_true(now_ns() - begin < most_ms * ns_per_ms);
+	assert_non_null(strstr(error_text(), "within 100 ms"));
+	dev->limit_wait(0);
+	assert_false(dev->lost());
+	assert_int_equal(dev->irq_set(irq_msix, 2, {&fd, 1}), 0);
+}
+
 /*
  * After an unmap without a reply the server may still access the memory: the connection must end.  That revokes memory
  * that it accessed by messages; a shared file is revoked only when the server has ended.
@@ -582,6 +605,7 @@ int main()
 		cmocka_unit_test(test_wrong_command_in_reply),
 		cmocka_unit_test(test_invalid_frames),
 		cmocka_unit_test(test_late_reply),
+		cmocka_unit_test(test_limited_wait),
 		cmocka_unit_test(test_unanswered_map_and_unmap),
 		cmocka_unit_test(test_server_dies_during_calls),
 		cmocka_unit_test(test_dma_service),

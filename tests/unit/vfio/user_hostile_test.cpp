@@ -7,6 +7,7 @@
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/vfio/region.h"
+#include "driver/vfio_user/link.h"
 #include "tests/support/silent_file.h"
 #include "tests/support/test.h"
 #include "tests/unit/vfio/fake_server.h"
@@ -19,6 +20,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace usdma;
@@ -454,6 +456,37 @@ static void slow_replies_miss_the_deadline(void **)
 	assert_int_equal(dev->region_read(region_bar0, 0, &v, 4), -ENODEV);
 }
 
+/* A server that does not read: each call fails at its own deadline, not by that of the one whose message is stuck. */
+static void stuck_messages_hold_up_no_others(void **)
+{
+	static constexpr user_link_ops ops = {[](void *, const user_message &, message_body *) { return 0; },
+					      [](void *) {}};
+	static constexpr u64 long_ms = 20000;
+	const std::vector<u8> much(proto::our_max_data_xfer);
+	const iovec part = {const_cast<u8 *>(much.data()), much.size()};
+	int pair[2];
+	user_message reply;
+	user_link link;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	unique_fd server(pair[1]);
+	assert_int_equal(link.start(unique_fd(pair[0]), long_ms, &ops, nullptr), 0);
+	const deadline until = deadline::in_ms(long_ms);
+	std::thread first([&] {
+		user_message unused;
+
+		link.call(command::region_write, {&part, 1}, {}, &unused);
+	});
+	for (pollfd p = {pair[0], POLLOUT, 0}; poll(&p, 1, 0) == 1; sched_yield())
+		assert_false(until.passed());
+	link.set_deadline(100);
+	assert_int_equal(link.call(command::device_get_info, {}, {}, &reply), -ETIMEDOUT);
+	assert_false(until.passed());
+	server.reset();
+	first.join();
+	link.stop();
+}
+
 int main()
 {
 	const CMUnitTest tests[] = {
@@ -470,6 +503,7 @@ int main()
 		cmocka_unit_test(huge_pages_are_not_shared),
 		cmocka_unit_test(capabilities_do_not_overlap),
 		cmocka_unit_test(slow_replies_miss_the_deadline),
+		cmocka_unit_test(stuck_messages_hold_up_no_others),
 	};
 
 	alarm(100);

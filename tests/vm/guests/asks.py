@@ -90,6 +90,8 @@ def copy_file(guest, to, first):
     guest.run("dd if=/dev/urandom of=/tmp/in bs=1000 count=33")
     result = guest.run(f"usdmactl --json selftest {first} --file /tmp/in --out /tmp/back")
     to.check(result.status == 0 and json.loads(result.out)["ok"], "selftest: every kind of copy", result.out + result.err)
+    status, said = query_json(guest, f"bringup {first} --copies 50 --report /tmp/bringup.json")
+    to.check(status == 0 and said.get("ok"), "bringup: all steps are as expected", [x.get("surprise") for x in said.get("steps", [])] or said)
     sums = guest.run("sha256sum /tmp/in /tmp/back | cut -d' ' -f1").out.split()
     to.check(len(sums) == 2 and sums[0] == sums[1], "a file through edu and back has the same checksum", sums)
 
@@ -186,7 +188,9 @@ OWN_MEMORY = ("copies",)
 ISOLATED = ("native", "core-peers")
 
 
-HOST_MEMORY = "USDMA_LEND_MEMORY=1 USDMA_POOL_SIZE=16M USDMA_HOST_ARENA=1M"
+HOST_MEMORY = "USDMA_TEST_LEND_MEMORY=1 USDMA_POOL_SIZE=16M USDMA_TEST_HOST_ARENA=1M"
+# 4,000 random operations, some 1 % of which fail: 100,000 take over two hours of the guest's time, 100 ms for each transfer.
+MORE = {"completions": "USDMA_TEST_SCALE=1"}
 
 # Suites that kernel VFIO or edu cannot run: {name: reason}.
 NOT_HERE = {
@@ -203,7 +207,7 @@ def suites(guest, to, programs, devices):
             continue
         if name in OWN_MEMORY:
             run_tap(guest, to, f"{name}, own memory", program, arguments, devices[:needed])
-        run_tap(guest, to, name, program, arguments, devices[:needed], HOST_MEMORY)
+        run_tap(guest, to, name, program, arguments, devices[:needed], f"{HOST_MEMORY} {MORE.get(name, '')}")
         if name in ISOLATED:
             run_tap(guest, to, f"{name}, isolated", program, arguments, [d + ":isolated=yes" for d in devices[:needed]], HOST_MEMORY)
 

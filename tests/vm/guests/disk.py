@@ -10,5 +10,5 @@ def fails(guest, to, programs):
     guest.run(f"modprobe null_blk gb=1 memory_backed=1; modprobe -a {' '.join(MODULES)}")
     for name, io_uring in BACKENDS.items():
         to.tap(f"vm-disk by {name}", guest.run(
-            f"exec env CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES=sim:mem=64M:engines=1:channels=8 USDMA_IO_URING={io_uring} "
+            f"exec env CMOCKA_MESSAGE_OUTPUT=TAP USDMA_DEVICES=sim:mem=64M:engines=1:channels=8 USDMA_TEST_IO_URING={io_uring} "
             "USDMA_HANG_MS=1000 USDMA_LOG=error vm-disk", SECONDS))

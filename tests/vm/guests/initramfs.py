@@ -82,6 +82,9 @@ def shared_libraries(program, build_dir, tools=HERE):
         raise RuntimeError(f"{program}: libraries not found: {', '.join(missing)}")
     for name, path in re.findall(r"(\S+) => (/\S+)", shown):
         yield ("/usr/lib/usdma-test/" + name if not path.startswith(STANDARD) or path.startswith(build_dir) else path), tools.here(path)
+        # It loads these itself.
+        for other in ("libusdma-sim.so.0", "libusdma-check.so.0") if name == "libusdma.so.0" and path.startswith(build_dir) else ():
+            yield "/usr/lib/usdma-test/" + other, os.path.join(os.path.dirname(path), other)
     for path in re.findall(r"^\s+(/\S*ld-linux\S*)", shown, re.M):
         yield path, tools.here(path)
 

@@ -12,9 +12,10 @@ class ProgramError(Exception):
 
 # Suites whose programs take any device by USDMA_DEVICES; each test there is "runner … -- PROGRAM [ARGUMENT]…".
 SUITE = "integration-embedded"
-# These need several engines, where edu has one, injected faults, or the timing of a software device, or copy too much for edu.
-NOT_ON_EDU = ("stripe", "errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
-              "holds", "acl-holds", "beats", "files", "files-cached", "files-threads", "files-faults", "files-faults-threads", "pageable", "timing")
+# These need injected faults, or the timing of a software device, or copy too much for edu.
+NOT_ON_EDU = ("errors", "promises-faults", "promises", "promises-work", "waits", "explorer", "every-call", "acl-every-call",
+              "holds", "acl-holds", "beats", "closing", "uring", "pairs",
+              "files", "files-cached", "files-threads", "files-faults", "files-faults-threads", "pageable", "timing")
 
 
 class Programs:

@@ -13,7 +13,7 @@ static constexpr u64 dsa_bar0_size = 64 * KiB, vectors_at = 0x4000, vectors_end 
 static constexpr u64 buffer_size = 64 * KiB;
 
 dsa_model::dsa_model(const config &cfg, faults *wrong)
-	: threaded_model(cfg, wrong, dsa_queues(cfg), dsa_queues(cfg) + 1),
+	: threaded_model(cfg, wrong, channels_of(cfg), channels_of(cfg) + 1),
 	  groups_count_(std::min(queues_count_, max_groups))
 {
 }
@@ -70,5 +70,12 @@ bool dsa_model::is_resetting() const
 
 	return reset_due_;
 }
+
+static constexpr model_info rows[] = {
+	{"dsa", "dsa", 0x100, dsa_model::max_queues, dsa_model::max_queues, make_as<dsa_model>},
+	{"dsa-2", "dsa", 0x200, dsa_model::max_queues, dsa_model::max_queues, make_as<dsa_model>},
+};
+extern const std::span<const model_info> dsa_models;
+constinit const std::span<const model_info> dsa_models = rows;
 
 } // namespace usdma::sim

@@ -12,9 +12,9 @@
  *   operations.cpp   operations on memory
  *
  * What it chooses where the specification leaves a choice:
- *   - All engines are one thread, which takes a descriptor from each queue in turn. Descriptors of a queue run in
- *     order; those of a batch that no Fence flag separates run from the last to the first, as they may (3.8, 3.9);
- *     priorities change nothing.
+ *   - All engines are one thread, which takes a descriptor from each queue in turn. Of three that wait in a queue the
+ *     second runs first, unless one is a drain, and those of a batch that no Fence flag separates run from the last to
+ *     the first, as they may (3.8, 3.9); priorities change nothing.
  *   - Addresses are translated as with ATS enabled: reads and writes of what the client has not mapped are page faults.
  *   - A page request is answered by the client's mapping of the address within 100 ms; else it counts as refused.
  *   - An abort drops all descriptors before it that have not begun, and those of a batch that has.
@@ -27,6 +27,7 @@
 #pragma once
 
 #include "driver/hw/dsa_regs.h"
+#include "driver/sim/models.h"
 #include "driver/sim/threaded_model.h"
 
 namespace usdma::sim {
@@ -48,7 +49,8 @@ struct dsa_queue {
 	bool busy = false;   /* the engine works on it, without the lock */
 	bool hung = false;   /* by an injected fault */
 	bool abort = false;
-	u64 seq = 0; /* descriptors begun, for injected faults; the batch itself does not count */
+	bool reordered = false; /* the next one was passed by another */
+	u64 seq = 0;            /* descriptors begun, for injected faults; the batch itself does not count */
 
 	/* Of a running batch: descriptors that have ended, and of those up to the next fence the first and the next. */
 	u32 position = 0, first = 0, next = 0;
@@ -77,7 +79,7 @@ public:
 	int reset() override;
 	bool is_resetting() const override;
 
-	static constexpr u32 max_queues = most_dsa_queues, max_groups = 4, total_size = 128, read_buffers = 96;
+	static constexpr u32 max_queues = 8, max_groups = 4, total_size = 128, read_buffers = 96;
 	static constexpr u32 xfer_log2 = 31, batch_log2 = 10, handle_base = 0x40;
 	static constexpr u64 opcap = 0x3027f; /* the operations of dsa_regs.h */
 
@@ -104,7 +106,7 @@ private:
 	};
 
 	/* registers.cpp; with lock_ held */
-	bool is_v2() const { return cfg_.dsa_version >= 0x200; }
+	bool is_v2() const { return cfg_.model->variant >= 0x200; }
 	u32 wqcfg_size() const { return is_v2() ? 64 : 32; }
 	u64 read_register(u32 offset, u32 len) override;
 	void write_register(u32 offset, u64 value, u32 len) override;
@@ -147,6 +149,7 @@ private:
 	bool run_queue(u32 index) override;
 	bool is_hung(u32 index) const override { return queues_[index].hung; }
 	bool is_cancelled(u32 index) const override { return queues_[index].abort || reset_due_; }
+	void reorder(dsa_queue &q);
 	bool begin(dsa_queue &q);
 	void end(dsa_queue &q, bool done);
 	bool hangs(dsa_queue &q);

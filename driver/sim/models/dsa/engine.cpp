@@ -3,6 +3,7 @@
 #include "driver/sim/models/dsa/dsa_model.h"
 
 #include <cstring>
+#include <utility>
 
 namespace usdma::sim {
 
@@ -34,6 +35,20 @@ void dsa_model::interrupt(const dsa::work &w, const outcome &o)
 
 /* ---- a descriptor ---------------------------------------------------------------------------------- */
 
+/*
+ * Descriptors of a queue may pass each other (3.8, 3.9), but for a drain: of three that wait the second is the first.
+ * Not the last one: DPDK takes a queue as idle when its last batch is done (idxd_vchan_status).
+ */
+void dsa_model::reorder(dsa_queue &q)
+{
+	dsa::work &one = q.slots[q.head], &two = q.slots[(q.head + 1) % dsa_queue::most];
+
+	q.reordered = !q.reordered && q.count > 2 && !(cmdstatus_ & dsa::cmd_active) &&
+		      op_of(one) != operation::drain && op_of(two) != operation::drain;
+	if (q.reordered)
+		std::swap(one, two);
+}
+
 /* True: go on with q.running. */
 bool dsa_model::begin(dsa_queue &q)
 {
@@ -46,6 +61,7 @@ bool dsa_model::begin(dsa_queue &q)
 	if (reset_due_ || state_ == dsa::device_state::halt)
 		return false;
 	if (!q.active && q.count) {
+		reorder(q);
 		q.running = q.slots[q.head];
 		q.head = (q.head + 1) % dsa_queue::most;
 		q.count--;
@@ -154,6 +170,9 @@ bool dsa_model::step_batch(dsa_queue &q)
 		all = {.status = q.failed ? status::batch_failed : status::success, .bytes = q.position};
 	}
 	q.in_batch = false;
+	/* Its record takes as long as that of any other descriptor. */
+	if (all.status != status::success)
+		pace(q.index, pace_from(), 0, 0);
 	complete(q, q.running, all);
 	q.position = q.first = q.next = 0;
 	q.failed = false;
@@ -211,11 +230,12 @@ void dsa_model::complete(dsa_queue &q, const dsa::work &w, outcome o)
 {
 	const u32 flags = w.flags_operation;
 	const bool bad_record = o.status == status::record_fault || o.status == status::record_alignment;
-	const bool failed = o.status != status::success && o.status != status::false_predicate &&
-			    o.status != status::batch_failed;
+	/* A batch in which a descriptor failed has not succeeded: its record is written without a request for it, too.
+	 */
+	const bool failed = o.status != status::success && o.status != status::false_predicate;
 	const bool has_record = flags & dsa::flag_record && !bad_record;
 
-	if (failed && (!has_record || o.status == status::handle))
+	if (failed && o.status != status::batch_failed && (!has_record || o.status == status::handle))
 		report(q, w, o, u8(o.status));
 	if (bad_record)
 		return;

@@ -14,7 +14,7 @@ u64 dsa_model::read_capability(u32 at) const
 {
 	switch (at) {
 	case dsa::off_version:
-		return cfg_.dsa_version;
+		return cfg_.model->variant;
 	case dsa::off_gencap:
 		return dsa::gencap_block_on_fault | dsa::gencap_overlap | dsa::gencap_cache | dsa::gencap_readback |
 		       dsa::gencap_config | u64(xfer_log2) << dsa::gencap_xfer_shift |

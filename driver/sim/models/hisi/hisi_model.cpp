@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/hisi/hisi_model.h"
 
+#include "driver/sim/models.h"
+
 #include <algorithm>
 
 namespace usdma::sim {
@@ -8,8 +10,9 @@ namespace usdma::sim {
 using namespace hisi;
 
 hisi_model::hisi_model(const config &cfg, faults *wrong)
-	: threaded_model(cfg, wrong, layout_of(cfg.hisi_revision)->queues, layout_of(cfg.hisi_revision)->vectors),
-	  layout_(*layout_of(cfg.hisi_revision))
+	: threaded_model(cfg, wrong, layout_of(u8(cfg.model->variant))->queues,
+			 layout_of(u8(cfg.model->variant))->vectors),
+	  layout_(*layout_of(u8(cfg.model->variant)))
 {
 	for (u32 i = 0; i < std::size(queues_); i++)
 		queues_[i].index = i;
@@ -26,7 +29,7 @@ int hisi_model::start()
 			      {.vendor = pci_vendor,
 			       .device = pci_device,
 			       .class_code = pci_class,
-			       .revision = cfg_.hisi_revision,
+			       .revision = u8(cfg_.model->variant),
 			       .registers = 2,
 			       .has_msi = true,
 			       .bar = {{}, {}, {bar2_size, bar_64 | bar_prefetch}, {}, {}, {}},
@@ -57,5 +60,12 @@ bool hisi_model::is_resetting() const
 	return std::any_of(std::begin(queues_), std::end(queues_),
 			   [](const hisi_queue &q) { return q.reset_due == hisi_queue::pending::power_on; });
 }
+
+static constexpr model_info rows[] = {
+	{"hisi", "hisi", revision_hip08, hip08.queues, 0, make_as<hisi_model>},
+	{"hisi-hip09", "hisi", revision_hip09, hip09.queues, 0, make_as<hisi_model>},
+};
+extern const std::span<const model_info> hisi_models;
+constinit const std::span<const model_info> hisi_models = rows;
 
 } // namespace usdma::sim

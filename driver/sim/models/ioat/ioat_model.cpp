@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/ioat/ioat_model.h"
 
+#include "driver/sim/models.h"
+
 #include <algorithm>
 
 namespace usdma::sim {
@@ -11,7 +13,7 @@ using namespace ioat;
 static constexpr u16 device_3_2 = 0x2021, device_3_3 = 0x0c50;
 
 ioat_model::ioat_model(const config &cfg, faults *wrong)
-	: threaded_model(cfg, wrong, ioat_channels(cfg), ioat_channels(cfg))
+	: threaded_model(cfg, wrong, channels_of(cfg), channels_of(cfg))
 {
 	for (u32 i = 0; i < max_channels; i++)
 		channels_[i].index = i;
@@ -26,7 +28,7 @@ int ioat_model::start()
 {
 	return start_function("ioat-engine",
 			      {.vendor = pci_vendor,
-			       .device = cfg_.ioat_version == version_3_3 ? device_3_3 : device_3_2,
+			       .device = cfg_.model->variant == version_3_3 ? device_3_3 : device_3_2,
 			       .class_code = pci_class,
 			       .revision = 0,
 			       .bar = {{bar0_size, bar_64}, {}, {}, {}, {}, {}},
@@ -72,5 +74,12 @@ bool ioat_model::is_resetting() const
 	return std::any_of(std::begin(channels_), std::end(channels_),
 			   [](const ioat_channel &ch) { return ch.reset_due == ioat_channel::pending::power_on; });
 }
+
+static constexpr model_info rows[] = {
+	{"ioat", "ioat", version_3_2, 1, max_channels, make_as<ioat_model>},
+	{"ioat-3.3", "ioat", version_3_3, 1, max_channels, make_as<ioat_model>},
+};
+extern const std::span<const model_info> ioat_models;
+constinit const std::span<const model_info> ioat_models = rows;
 
 } // namespace usdma::sim

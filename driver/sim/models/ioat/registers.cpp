@@ -5,6 +5,8 @@
  */
 #include "driver/sim/models/ioat/ioat_model.h"
 
+#include "driver/sim/models.h"
+
 namespace usdma::sim {
 
 using namespace ioat;
@@ -25,7 +27,7 @@ u64 ioat_model::read_general(u32 reg) const
 		return intrctrl_ | (attention_ ? intr_status : 0) |
 		       (attention_ && intrctrl_ & intr_master ? intr_raised : 0);
 	case reg_version:
-		return cfg_.ioat_version;
+		return cfg_.model->variant;
 	case reg_intrdelay:
 		return intrdelay_;
 	case reg_dmacap:

@@ -29,6 +29,12 @@ using namespace sdma;
 
 /* Idle passes between two reads of the clock and of the tail doorbells. */
 static constexpr u32 passes_per_poll = 64;
+/* Idle passes between which an engine lets others run, where CPUs are few and another engine is in a WAIT. */
+static constexpr u32 passes_per_yield = 8;
+/* A sched_yield() that took longer has run another program; for how long it is not tried again. */
+static constexpr u64 long_yield_ns = 300 * ns_per_us, busy_ns = 50 * ns_per_ms;
+/* Of this process, in a WAIT: who is to end it may wait for the CPU of an engine that polls. */
+static u32 waiting_engines;
 /* Idle passes before the engine relaxes the CPU between them. */
 static constexpr u32 eager_passes = 512;
 /*
@@ -46,7 +52,8 @@ engine::engine(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), deaths_(load_acquire(&bus_deaths)),
 	  special_(m.wrong || m.cfg.latency_us || m.cfg.rate || m.order),
 	  always_(m.cfg.timing == timing_kind::plain ? u8(0) : u8(dma::flag_complete)),
-	  spin_ns_(m.cfg.spin_us * ns_per_us), stream_(stream_unordered(m.tuning)), index_(index)
+	  spin_ns_(m.cfg.spin_us * ns_per_us), few_cpus_(usable_cpus() <= 2), stream_(stream_unordered(m.tuning)),
+	  index_(index)
 {
 }
 
@@ -179,13 +186,15 @@ void *engine::thread_main(void *arg)
 
 	char name[16];
 
+	/* So that short naps are short; without it they are 50 us longer. usdma-sim sets it before it confines itself.
+	 */
+	if (u->m_.in_client) {
+		prctl(PR_SET_TIMERSLACK, 1000);
+		thread_short_slice();
+	}
 	/* thread_start() needs /proc to set the name, which usdma-sim has given up. */
 	engine_name(name, u->index_);
 	thread_name(name);
-	/* So that short naps are short; without it they are 50 us longer. usdma-sim sets it before it confines itself.
-	 */
-	if (u->m_.in_client)
-		prctl(PR_SET_TIMERSLACK, 1000);
 	u->run();
 	return nullptr;
 }
@@ -211,6 +220,7 @@ void engine::run()
 			idle();
 		}
 	}
+	note_waits(false);
 	page_guard_leave(&guard_);
 	reader_.leave();
 	thread_.ended();
@@ -279,6 +289,8 @@ void engine::revalidate()
 		ch.src = ch.dst = window();
 		if (ch.has_record() && !resolve_control(ch))
 			lose_ring(ch, "is no longer mapped");
+		else if (!ch.has_record() && ch.device && !resolve_control(ch))
+			drop_record(ch);
 		i += i < active_.size() && active_[i] == &ch;
 	}
 }
@@ -287,6 +299,8 @@ void engine::lose_ring(hw_channel &ch, const char *why)
 {
 	log_warn_limited("sim: channel %u: its ring or status block %s", ch.index, why);
 	store_release(&ch.state, u32(chan_state_error));
+	if (ch.device && !ch.remote)
+		drop_record(ch);
 	wind_up(ch);
 }
 
@@ -298,14 +312,11 @@ static u8 *control_at(const dma_space &space, u64 iova, u32 rights, window *w)
 	return w->host && (w->prot & rights) == rights && !is_dead(w->piece) ? w->host + (iova - w->base) : nullptr;
 }
 
-static bool set_status(hw_channel &ch, u8 *line0, u8 *line1)
+static bool set_status_found(hw_channel &ch, u8 *line0, u8 *line1)
 {
-	if (!line0 || !line1)
-		return false;
-	ch.record = reinterpret_cast<dma::completion_record *>(line0);
-	ch.asleep = reinterpret_cast<u32 *>(line1 + offsetof(status_block, asleep) - cache_line);
-	ch.cpu = reinterpret_cast<u32 *>(line1 + offsetof(status_block, cpu) - cache_line);
-	return true;
+	if (line0 && line1)
+		set_status(ch, line0, line1);
+	return line0 && line1;
 }
 
 /* In a pass: looks up ring and status block again. */
@@ -329,8 +340,8 @@ bool engine::resolve_control(hw_channel &ch)
 	}
 	ch.ring_skip = skip;
 	ch.slots = ch.mask;
-	return set_status(ch, control_at(m_.space, ch.record_iova, rw, &w),
-			  control_at(m_.space, ch.record_iova + cache_line, rw, &w));
+	return set_status_found(ch, control_at(m_.space, ch.record_iova, rw, &w),
+				control_at(m_.space, ch.record_iova + cache_line, rw, &w));
 }
 
 /* The ring or the status block is accessible only by messages to the client. */
@@ -344,18 +355,59 @@ bool engine::resolve_remote(hw_channel &ch)
 	ch.ring_skip = 0;
 	ch.slots = ch.remote->slots() - 1;
 	u8 *const status = reinterpret_cast<u8 *>(ch.remote->status());
-	return set_status(ch, status, status + cache_line);
+	set_status(ch, status, status + cache_line);
+	return true;
+}
+
+bool engine::any_waits() const
+{
+	return std::any_of(active_.begin(), active_.end(), [](const hw_channel *ch) { return ch->waiting; });
+}
+
+void engine::note_waits(bool now)
+{
+	if (now == waits_)
+		return;
+	waits_ = now;
+	fetch_add_relaxed(&waiting_engines, now ? 1 : ~u32(0));
+}
+
+/*
+ * An engine or a thread that waits for this CPU may have to end a WAIT. If it was another program that ran, each
+ * sched_yield() costs that program's whole slice: then the engine sleeps for a time, as a wake-up is sooner.
+ */
+void engine::let_others_run()
+{
+	note_waits(any_waits());
+	if (!load_relaxed(&waiting_engines))
+		return;
+	const u64 before = now_ns();
+
+	sched_yield();
+	const u64 after = now_ns();
+	if (after - before > long_yield_ns)
+		busy_until_ = after + busy_ns;
+}
+
+/* Others have taken the CPU lately. */
+bool engine::cpu_is_busy()
+{
+	if (now_ns() >= busy_until_)
+		busy_until_ = 0;
+	return busy_until_;
 }
 
 void engine::idle()
 {
 	if (!idle_polls_)
 		publish_cpu();
-	if (!napping_ && !active_.empty()) {
+	if (!napping_ && !active_.empty() && !(busy_until_ && cpu_is_busy())) {
 		/* A pause is long on some CPUs: not while the next descriptor is probably about to arrive. */
 		if (idle_polls_ > eager_passes)
 			cpu_relax();
-		if (++idle_polls_ % passes_per_poll)
+		if (++idle_polls_ % passes_per_yield == 0 && few_cpus_)
+			let_others_run();
+		if (idle_polls_ % passes_per_poll)
 			return;
 		const u64 now = now_ns();
 
@@ -390,6 +442,8 @@ bool engine::nothing_to_do()
 
 		if (ch->remote && ch->remote->has_work(ch->next, ch->runs() ? tail : ch->next - 1))
 			return false;
+		if (ch->device && has_news(*ch))
+			return false;
 		for (unsigned slot = 0; slot < dma::irq_slots; slot++) {
 			const u64 arm = load_acquire(
 				reinterpret_cast<u64 *>(ch->doorbell + doorbell_arm + slot * cache_line));
@@ -397,7 +451,7 @@ bool engine::nothing_to_do()
 			if (arm != arm_none && arm != ch->fired[slot] && ch->has_record() && ch->is_due(slot, arm))
 				return false;
 		}
-		if (!ch->runs() || ch->hold.held || (ch->remote && !ch->remote->state_is_sent()))
+		if (!ch->runs() || ch->hold.held || ch->is_on_device() || (ch->remote && !ch->remote->state_is_sent()))
 			continue;
 		if (load_acquire(&ch->slot(ch->next)->tag) == u32(ch->next))
 			return false;
@@ -418,6 +472,8 @@ u64 engine::sleep_limit()
 
 			limit = left < limit ? left : limit;
 		}
+		if (ch->is_on_device())
+			limit = std::min(limit, nap_ns_);
 		if (ch->state != chan_state_running)
 			continue;
 		if (const u64 nap = ch->wait_is_reported ? reported_nap_ns : nap_ns_; ch->waiting && nap < limit)
@@ -451,11 +507,9 @@ bool engine::wait_wake(u64 limit_ns)
 /* True: something ran. Polled with the flags set, so that what is stored later is reported. */
 bool engine::waits_hold()
 {
-	bool any = false, busy = false;
+	bool busy = false;
 
-	for (const hw_channel *ch : active_)
-		any |= ch->waiting;
-	if (!any)
+	if (!any_waits())
 		return false;
 	store_fence(&asleep_in_wait_, 1u);
 	for (size_t i = 0; i < active_.size(); i++)
@@ -463,8 +517,30 @@ bool engine::waits_hold()
 	return busy;
 }
 
+/* Nothing else becomes due by time. */
+bool engine::only_waits() const
+{
+	return std::all_of(active_.begin(), active_.end(), [](const hw_channel *ch) {
+		return ch->state == chan_state_running && !ch->remote && !ch->hold.held && !ch->irq_count &&
+		       !ch->is_on_device();
+	});
+}
+
+/* In proportion to the time for which the WAIT has been polled. */
+void engine::nap()
+{
+	const u64 limit = sleep_limit();
+
+	reader_.leave();
+	beat_due_ = napping_ = !wait_wake(limit);
+	reader_.enter();
+	nap_ns_ = std::min(nap_ns_ + nap_ns_ / 8, nap_max_ns);
+}
+
 void engine::sleep()
 {
+	/* Also if it has lost the channels that were in one. */
+	note_waits(any_waits());
 	/* Sets asleep before the last check of the rings; the client posts before it reads asleep. */
 	for (hw_channel *ch : active_)
 		store_fence(ch->asleep, u32(dma::asleep_once));
@@ -473,23 +549,23 @@ void engine::sleep()
 		barrier_or_wait();
 	for (hw_channel *ch : active_)
 		check_tail(*ch);
-	napping_ = false;
-	if (!waits_hold() && nothing_to_do()) {
-		const u64 limit = sleep_limit();
-
-		reader_.leave();
-		napping_ = !wait_wake(limit);
-		reader_.enter();
-	}
+	do {
+		napping_ = false;
+		if (waits_hold() || !nothing_to_do())
+			break;
+		nap();
+		/* Before the records are accessed: they may have been unmapped meanwhile. */
+		begin_poll();
+		/* WAITs are polled with the flags set: that needs no barrier. */
+	} while (napping_ && any_waits() && only_waits());
+	beat_due_ = napping_;
 	store_relaxed(&asleep_in_wait_, 0u);
-	/* Before the records are accessed: they may have been unmapped meanwhile. */
-	begin_poll();
 	for (hw_channel *ch : active_)
 		store_relaxed(ch->asleep, 0u);
 	publish_cpu();
 	idle_polls_ = 0;
-	/* In proportion to the time for which the WAIT has been polled. */
-	nap_ns_ = napping_ ? std::min(nap_ns_ + nap_ns_ / 8, nap_max_ns) : nap_min_ns;
+	if (!napping_)
+		nap_ns_ = nap_min_ns;
 }
 
 /* ---- commands ------------------------------------------------------------------------------------ */
@@ -572,6 +648,10 @@ void engine::enable(hw_channel &ch, const channel_regs &regs)
 	    setup_error(regs))
 		return;
 	start_registers(ch, regs);
+	if (m_.device && !attach_device(ch)) {
+		store_release(&ch.state, u32(chan_state_error));
+		return;
+	}
 	if (!resolve_control(ch) && !resolve_remote(ch)) {
 		log_warn_limited(
 			"sim: channel %u: its ring or status block is not wholly mapped with the rights it needs",
@@ -607,7 +687,8 @@ void engine::disable(hw_channel &ch)
  */
 bool engine::wind_up(hw_channel &ch)
 {
-	if ((access_channel_ == &ch && ch.state == chan_state_stopping) || (ch.remote && !ch.remote->wind_up()))
+	if ((access_channel_ == &ch && ch.state == chan_state_stopping) || (ch.device && !drain(ch)) ||
+	    (ch.remote && !ch.remote->wind_up()))
 		return false;
 	if (ch.remote && ch.remote->interrupt_due)
 		raise(ch.vectors[dma::irq_service]);
@@ -623,7 +704,7 @@ void engine::handle_stop(hw_channel &ch)
 {
 	if (ch.state != chan_state_running)
 		return;
-	if (access_channel_ == &ch)
+	if (access_channel_ == &ch || ch.is_on_device())
 		ch.stop_due = true;
 	else
 		halt(ch, dma::fault_reason::stopped, 0, 0);

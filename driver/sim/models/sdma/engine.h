@@ -3,7 +3,8 @@
  * An engine of the device: a thread that serves the rings of its channels in turn.
  *
  * engine.cpp: thread, sleep, commands. engine_ring.cpp: rings, records, interrupts. engine_ops.cpp: descriptors,
- * by driver/dma/softop. engine_move.cpp: address translation and data movement.
+ * by driver/dma/softop. engine_move.cpp: address translation and data movement. engine_backend.cpp: descriptors that a
+ * device behind the model runs.
  */
 #pragma once
 
@@ -90,7 +91,13 @@ private:
 	void sleep();
 	bool nothing_to_do();
 	u64 sleep_limit();
+	bool any_waits() const;
+	void note_waits(bool now);
+	void let_others_run();
+	bool cpu_is_busy();
 	bool waits_hold();
+	bool only_waits() const;
+	void nap();
 	void report_store();
 	bool wait_wake(u64 limit_ns);
 
@@ -115,6 +122,7 @@ private:
 	result after_death(hw_channel &ch, result r, const sdma::descriptor &d);
 	void note_death(const window &w);
 	void finish(hw_channel &ch, u8 flags);
+	void end_one(hw_channel &ch, u8 flags);
 	void publish(hw_channel &ch);
 	void check_arms(hw_channel &ch);
 	void check_tail(hw_channel &ch);
@@ -123,6 +131,30 @@ private:
 	void raise(u32 vector);
 	void raise_service(hw_channel &ch);
 	void halt(hw_channel &ch, dma::fault_reason reason, u64 address, u64 cookie);
+
+	u64 on_device(const end &e, u64 left, u64 *out);
+	bool is_on_device(end e, u64 len);
+	bool find_in(end e, u64 len, u64 device, u64 *out);
+	static end source_of(hw_channel &ch, const sdma::descriptor &d);
+	static end target_of(hw_channel &ch, const sdma::descriptor &d);
+	u64 client_address(hw_channel &ch, const sdma::descriptor &d, u64 device);
+	bool may_offload(hw_channel &ch, const sdma::descriptor &d);
+	bool next_request(hw_channel &ch, dma::request *out, u64 *bytes);
+	bool post_rest(hw_channel &ch);
+	bool run_here(hw_channel &ch, const sdma::descriptor &d);
+	static bool take_descriptor(hw_channel &ch, sdma::descriptor *out);
+	unsigned begin_more(hw_channel &ch, bool *dry);
+	void fail_oldest(hw_channel &ch, const dma::fault *f);
+	void end_oldest(hw_channel &ch);
+	static u64 ended_on_device(offload &o, dma::fault *f);
+	bool met_truncated(hw_channel &ch);
+	unsigned collect(hw_channel &ch);
+	void stop_between(hw_channel &ch);
+	unsigned run_on_device(hw_channel &ch, bool *dry);
+	bool attach_device(hw_channel &ch);
+	static void drop_record(hw_channel &ch);
+	bool drain(hw_channel &ch);
+	static bool has_news(const hw_channel &ch);
 
 	result execute(hw_channel &ch, const sdma::descriptor &d, u64 mem_base);
 	bool copy_elsewhere(hw_channel &ch, const sdma::descriptor &d);
@@ -134,6 +166,7 @@ private:
 	}
 	bool find_mapped(const end &e, window *w);
 	bool check_mapping(const end &e, u64 len);
+	void fault_of(const end &e, u64 len);
 	bool translate(const end &e, u64 left, piece *out);
 	void fill_window(const end &e);
 	void order_copies();
@@ -155,10 +188,14 @@ private:
 	bool special_;
 	u8 always_; /* flags that every descriptor counts as having */
 	bool napping_ = true;
+	bool beat_due_ = false; /* a nap has passed: the next poll of a WAIT is a heartbeat */
 	u32 idle_polls_ = 0;
 	u32 cpu_ = 0; /* as published in the status blocks */
 	u64 idle_since_ = 0, nap_ns_ = 0;
+	u64 busy_until_ = 0; /* 0: no other program has taken the CPU */
 	u64 spin_ns_;
+	bool few_cpus_;
+	bool waits_ = false;     /* counted in waiting_engines */
 	u64 moved_ = 0;          /* bytes in this turn of a channel */
 	const copy_fn stream_;   /* stream_unordered() of the machine's tuning */
 	bool unordered_ = false; /* copies since the last order_copies() may become visible late */
@@ -183,12 +220,48 @@ private:
 	engine_thread thread_{reader_};
 };
 
+/*
+ * The client may change the ring at any time: each part is read once, and that copy is checked and run. In few
+ * accesses: the client writes the next slots meanwhile, and each access may have to fetch the cache line again.
+ *
+ * TSan knows no atomic access of 16 bytes, so it gets eight words instead of four pairs. That is equivalent:
+ * nothing relies on a pair being one access (x86 does not guarantee it), the preceding acquire load of the tag
+ * gives the order, and a client that rewrites a posted slot gets a mix of descriptors either way.
+ */
+static inline void read_descriptor(const sdma::descriptor *slot, sdma::descriptor *out)
+{
+	static_assert(sizeof(sdma::descriptor) == 8 * sizeof(u64) && alignof(sdma::descriptor) >= 16);
+#if defined(__clang_analyzer__) /* which does not see the stores by words */
+	*out = *slot;
+#elif defined(__SANITIZE_THREAD__)
+	const u64 *from = reinterpret_cast<const u64 *>(slot);
+	u64 *to = reinterpret_cast<u64 *>(out);
+
+	for (unsigned i = 0; i < 8; i++)
+		to[i] = load_relaxed(from + i);
+#else
+	typedef u64 pair __attribute__((vector_size(16), may_alias));
+	const volatile pair *from = reinterpret_cast<const volatile pair *>(slot);
+	pair *to = reinterpret_cast<pair *>(out);
+	const pair a = from[0], b = from[1], c = from[2], d = from[3];
+
+	to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+#endif
+}
+
 /* Host address of [addr, addr + len); nullptr if not wholly in a mapped window. */
 inline u8 *in_window(const window &w, u64 addr, u64 len)
 {
 	const u64 off = addr - w.base;
 
 	return likely(w.host && range_within(off, len, w.size)) ? w.host + off : nullptr;
+}
+
+inline void set_status(hw_channel &ch, u8 *line0, u8 *line1)
+{
+	ch.record = reinterpret_cast<dma::completion_record *>(line0);
+	ch.asleep = reinterpret_cast<u32 *>(line1 + offsetof(sdma::status_block, asleep) - cache_line);
+	ch.cpu = reinterpret_cast<u32 *>(line1 + offsetof(sdma::status_block, cpu) - cache_line);
 }
 
 inline cache_hint hint_of(const sdma::descriptor &d)

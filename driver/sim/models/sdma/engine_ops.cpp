@@ -98,7 +98,7 @@ u64 engine::op_backend::wait_until(u32 limit_ms)
 engine::result engine::op_backend::pause(u64)
 {
 	/* Rarely, as the client reads this cache line. */
-	if (++ch_.wait_polls % wait_beat == 0 || u_.napping_)
+	if (++ch_.wait_polls % wait_beat == 0 || u_.beat_due_)
 		store_relaxed(&ch_.record->heartbeat, ++ch_.heartbeat);
 	return result::blocked;
 }

@@ -90,35 +90,6 @@ bool engine::step_remote(hw_channel &ch)
 	return true;
 }
 
-/*
- * The client may change the ring at any time: each part is read once, and that copy is checked and run. In few
- * accesses: the client writes the next slots meanwhile, and each access may have to fetch the cache line again.
- *
- * TSan knows no atomic access of 16 bytes, so it gets eight words instead of four pairs. That is equivalent:
- * nothing relies on a pair being one access (x86 does not guarantee it), the preceding acquire load of the tag
- * gives the order, and a client that rewrites a posted slot gets a mix of descriptors either way.
- */
-static inline void read_descriptor(const descriptor *slot, descriptor *out)
-{
-	static_assert(sizeof(descriptor) == 8 * sizeof(u64) && alignof(descriptor) >= 16);
-#if defined(__clang_analyzer__) /* which does not see the stores by words */
-	*out = *slot;
-#elif defined(__SANITIZE_THREAD__)
-	const u64 *from = reinterpret_cast<const u64 *>(slot);
-	u64 *to = reinterpret_cast<u64 *>(out);
-
-	for (unsigned i = 0; i < 8; i++)
-		to[i] = load_relaxed(from + i);
-#else
-	typedef u64 pair __attribute__((vector_size(16), may_alias));
-	const volatile pair *from = reinterpret_cast<const volatile pair *>(slot);
-	pair *to = reinterpret_cast<pair *>(out);
-	const pair a = from[0], b = from[1], c = from[2], d = from[3];
-
-	to[0] = a, to[1] = b, to[2] = c, to[3] = d;
-#endif
-}
-
 /* Returns the number of completed descriptors; dry: the next one is not posted yet. */
 unsigned engine::run_ring(hw_channel &ch, bool *dry)
 {
@@ -168,7 +139,7 @@ unsigned engine::run_guarded(hw_channel &ch, bool *dry)
 {
 	guarded_ = &ch;
 	guard_.armed = 1;
-	const unsigned n = run_ring(ch, dry);
+	const unsigned n = unlikely(ch.device != nullptr) ? run_on_device(ch, dry) : run_ring(ch, dry);
 	guard_.armed = 0;
 	return n;
 }
@@ -237,6 +208,12 @@ inline void engine::finish(hw_channel &ch, u8 flags)
 		service_interrupt(ch);
 }
 
+/* For a descriptor that the device behind the model has run. */
+void engine::end_one(hw_channel &ch, u8 flags)
+{
+	finish(ch, flags);
+}
+
 void engine::publish(hw_channel &ch)
 {
 	const u64 completed = ch.next - 1;
@@ -273,7 +250,7 @@ void engine::check_arms(hw_channel &ch)
 /* Only here the tail is compared with the ring: a wrong tag in a posted slot is a fault. */
 void engine::check_tail(hw_channel &ch)
 {
-	if (!ch.runs())
+	if (!ch.runs() || ch.is_on_device())
 		return;
 	const u64 tail = load_acquire(doorbell_word(ch, doorbell_tail));
 

@@ -5,6 +5,7 @@
 #include "driver/hw/sdma_regs.h"
 #include "driver/sim/dma_space.h"
 #include "driver/sim/models/sdma/machine.h"
+#include "driver/sim/models/sdma/offload.h"
 #include "driver/sim/models/sdma/remote_ring.h"
 
 #include <memory>
@@ -86,7 +87,8 @@ struct alignas(cache_line) hw_channel {
 	u32 index = 0;
 	u64 ring_iova = 0, record_iova = 0;
 	std::unique_ptr<remote_ring> remote; /* nullptr: the engine accesses both directly */
-	bool stop_due = false;               /* stop after the access in flight */
+	std::unique_ptr<offload> device;     /* nullptr: the engine runs all descriptors */
+	bool stop_due = false;               /* stop after what is in flight */
 	channel_hold hold;                   /* timing.h */
 	channel_regs regs;                   /* server thread only: engines get copies */
 
@@ -112,9 +114,12 @@ struct alignas(cache_line) hw_channel {
 		return slot == dma::irq_completion ? has_shown(arm) : has_reached_arm(arm);
 	}
 
+	bool is_on_device() const { return device && device->count; }
+
 	/* By its engine, or after that has ended: drops all references to the client's memory. */
 	void forget_memory()
 	{
+		device.reset();
 		src = dst = window();
 		record = nullptr;
 		asleep = cpu = nullptr;

@@ -14,12 +14,13 @@
 
 namespace usdma::sim {
 
+class backend_client;
 class engine;
 class timing;
 
 struct machine {
 	explicit machine(const config &c, const dma_bounds &most, u32 vectors)
-		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu(c.copy_rows))
+		: cfg(c), space(most), irqs(vectors, space), tuning(copy_for_cpu(c.copy_rows)), device(c.device)
 	{
 	}
 	/* Copies have no faults on demand, no speed limit and no timing: the client's CPU may make them, too. */
@@ -32,13 +33,15 @@ struct machine {
 	u8 *mem = nullptr; /* device memory */
 	u64 mem_size = 0;
 	std::unique_ptr<u64[]> collapsed; /* a bit for each 2 MiB of mem, see collapse_once(); nullptr: never */
+	u64 mem_device = 0;               /* its address for the device behind the model; 0: none */
 	u64 mem_base = 0;                 /* page-aligned; by load_relaxed, store_relaxed: read once per descriptor */
 	u8 *doorbell_pages = nullptr;     /* doorbell pages, channel 0's first */
 	u32 channels = 0;
 	bool in_client = false; /* in the client's process, where membarrier(2) reaches its CPUs */
 	remote_port *remote = nullptr;
 	faults *wrong = nullptr;
-	timing *order = nullptr; /* nullptr: descriptors run as they come */
+	backend_client *const device; /* nullptr: the engines do all of the work */
+	timing *order = nullptr;      /* nullptr: descriptors run as they come */
 	std::span<const std::unique_ptr<engine>> engines;
 };
 

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/sdma/sdma_model.h"
 
+#include "driver/base/error.h"
 #include "driver/base/grow.h"
 #include "driver/base/huge_pages.h"
 #include "driver/base/log.h"
 #include "driver/base/memfd.h"
 #include "driver/base/memory_limit.h"
+#include "driver/sim/backend.h"
+#include "driver/sim/fault_plan.h"
+#include "driver/sim/models.h"
 
 #include <algorithm>
 #include <bit>
@@ -21,8 +25,17 @@ static constexpr u32 max_vectors = 2048; /* PCI 3.0 §6.8.2.3 */
 static const char *const software_device = "the software device";
 static constexpr u64 bar4_size = 64 * KiB, pba_offset = 32 * KiB;
 
+static u32 most_areas(const config &cfg)
+{
+	return std::min(cfg.device ? cfg.device->most_areas() : ~u32(0), dma_bounds().areas);
+}
+
 sdma_model::sdma_model(const config &cfg, faults *wrong)
-	: cfg_(cfg), m_(cfg_, {.file_bytes = cfg.share, .files = {.any_file = cfg.any_file}},
+	: cfg_(cfg), m_(cfg_,
+			{.areas = most_areas(cfg),
+			 .file_bytes = cfg.share,
+			 .files = {.any_file = cfg.any_file},
+			 .device = cfg.device},
 			std::min(u32(dma::irq_slots) * cfg.channels, max_vectors))
 {
 	m_.wrong = wrong;
@@ -44,6 +57,10 @@ void sdma_model::quiesce()
 		channels_[i].forget_memory();
 	if (m_.space.unmap_all())
 		log_warn_limited("%s", error_text());
+	is_accessed_ = m_.device && m_.space.release_retained();
+	if (m_.mem_device && !m_.device->unmap(m_.mem_device, mem_->whole.size()))
+		m_.mem_device = 0;
+	is_accessed_ |= m_.mem_device != 0;
 	m_.irqs.clear(0, m_.irqs.count());
 	error_.reset();
 }
@@ -107,6 +124,10 @@ int sdma_model::make_memory()
 		m_.collapsed.reset(new (std::nothrow) u64[bar2_size / (64 * page_huge) + 1]());
 	m_.doorbell_pages = doorbell_pages_.data();
 	m_.mem = mem_ ? mem_->whole.data() : nullptr;
+	if (m_.device && m_.mem)
+		err = m_.device->map({.size = bar2_size, .vaddr = m_.mem, .fd = mem_fd_.get()}, &m_.mem_device);
+	if (err)
+		return err;
 	if (cfg_.stale && m_.mem_size)
 		err = memory_available(m_.mem_size, "the memory of a software device (stale=1)");
 	if (err)
@@ -267,7 +288,7 @@ int sdma_model::irq_trigger(u32 index, u32 vector)
 
 u32 sdma_model::max_areas() const
 {
-	return dma_bounds().areas;
+	return most_areas(cfg_);
 }
 
 int sdma_model::dma_map(u64 iova, u64 size, u32 prot, unique_fd fd, u64 offset)
@@ -330,5 +351,24 @@ int sdma_model::reset()
 	start_values();
 	return 0;
 }
+
+static int check(const config &cfg)
+{
+	fault_plan plan(true);
+
+	plan.makes_mistakes(false);
+	if (const int err = plan.set(cfg.faults))
+		return err;
+	if (cfg.huge == huge_pages::require && cfg.mem % (2 * MiB))
+		return fail(EINVAL, "sim: huge=require needs mem in whole pages of 2 MiB");
+	if (cfg.engines > cfg.channels)
+		return fail(EINVAL, "sim: %u engines need at least as many channels, and there are %u", cfg.engines,
+			    cfg.channels);
+	return 0;
+}
+
+static constexpr model_info rows[] = {{"sdma", "sdma", 0, 64, max_channels, make_as<sdma_model>, check, false}};
+extern const std::span<const model_info> sdma_models;
+constinit const std::span<const model_info> sdma_models = rows;
 
 } // namespace usdma::sim

@@ -47,6 +47,7 @@ public:
 	int reset() override;
 	bool is_resetting() const override { return is_stopping(); }
 	void quiesce() override;
+	bool is_accessed() const override { return is_accessed_; }
 	reply_fault next_reply() override { return m_.wrong ? m_.wrong->reply() : reply_fault::none; }
 	void connect(remote_port *port) override { m_.remote = port; }
 
@@ -89,6 +90,7 @@ private:
 	std::unique_ptr<timing> order_;
 	std::vector<std::unique_ptr<engine>> engines_;
 	u32 ctrl_ = 0;
+	bool is_accessed_ = false;
 };
 
 } // namespace usdma::sim

@@ -15,9 +15,11 @@
 #include "lib/core/memory/memory.h"
 #include "lib/core/memory/retire.h"
 #include "lib/core/queue/recover.h"
+#include "lib/core/stream/listen.h"
 #include "lib/core/stream/task.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace usdma::core {
@@ -193,6 +195,27 @@ static void end_calls(device *dev)
 	drain_hw_queues(dev);
 }
 
+/* While devices are retained, passes are made, which check them (devices_poll); an idle program makes no calls. */
+static std::mutex retained_lock;
+static bool retained_are_checked;
+
+static bool still_retained(void *)
+{
+	std::lock_guard guard(retained_lock);
+
+	return retained_are_checked = retired_get().devices;
+}
+
+static void retire(device *dev)
+{
+	static constinit pass_hook hook = {still_retained, nullptr, false};
+
+	device_retire(dev);
+	std::lock_guard guard(retained_lock);
+	if (!retained_are_checked && retired_get().devices)
+		retained_are_checked = !progress_hook(&hook);
+}
+
 /* The handle is invalid. */
 int device_close(device *dev)
 {
@@ -226,7 +249,7 @@ int device_close(device *dev)
 		stamps_trim();
 	}
 	stats_close(dev->slot);
-	device_retire(dev);
+	retire(dev);
 	return why.again(err);
 }
 

@@ -156,21 +156,35 @@ static unsigned lasting_threads()
 	return n;
 }
 
-/* What is there of devices after all are closed. The program may have an eventfd of its own. */
-static bool leaves_descriptors()
+static unsigned eventfds()
 {
-	const core::stats_head *const page = page_of_library();
-	unsigned eventfds = 0;
+	unsigned n = 0;
 
-	if (!page || open_devices())
-		return false;
 	for (const auto &fd : std::filesystem::directory_iterator("/proc/self/fd")) {
 		std::error_code closed;
 		const std::string name = std::filesystem::read_symlink(fd, closed);
 
-		eventfds += name.find("[eventfd]") != name.npos;
+		n += name.find("[eventfd]") != name.npos;
 	}
-	return eventfds > lasting_threads() + 1;
+	return n;
+}
+
+/*
+ * What is there of devices after all are closed. The program may have an eventfd of its own. A lost device is closed by
+ * the progress thread once its server, which may be about to end, has ended.
+ */
+static bool leaves_descriptors()
+{
+	const core::stats_head *const page = page_of_library();
+
+	if (!page || open_devices())
+		return false;
+	for (unsigned i = 0; eventfds() > lasting_threads() + 1; i++) {
+		if (i == late_ms || !load_relaxed(&page->retained_devices))
+			return true;
+		usleep(1000);
+	}
+	return false;
 }
 
 /*

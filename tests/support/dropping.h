@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #pragma once
 
+#include <cstdint>
+
 namespace usdma::test {
 
 /*
@@ -15,5 +17,7 @@ public:
 
 /* Devices that this process has open: none, if nothing refers to one any more. */
 unsigned open_devices();
+/* Failed requests that the library has found, of all devices. */
+std::uint64_t failures_seen();
 
 } // namespace usdma::test

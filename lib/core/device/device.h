@@ -73,6 +73,7 @@ struct alignas(64) hw_queue {
 	u32 polls = 0;             /* timing late: queries that found work incomplete; atomic */
 	struct ring_signal *signal = nullptr; /* see ring_signal.h; set under the lock, atomic */
 	bool monitored = false;               /* by the progress thread, for its user; atomic */
+	bool stops_others = false;            /* … for streams that stop others when they fail; atomic */
 	u64 halt_armed = 0;     /* monitor.cpp: number of service interrupts when it was armed for a halt */
 	hwq_counters own_count; /* counters of a queue without a slot in the status page */
 

@@ -603,8 +603,8 @@ int stream_unreported_error(stream *s)
 
 int stream_set_fail_mode(stream *s, fail_mode mode)
 {
-	/* A pass takes it out of its ring. */
-	if (mode == fail_mode::stop && s->opt.owner && progress_start())
+	/* A pass takes it out of its ring, and sees a failure for which the program makes no call. */
+	if (mode == fail_mode::stop && s->opt.owner && monitor_halts(s->ln))
 		log_warn("stream %u: a stop will not end what it waits for in its ring: %s", s->id, error_text());
 	s->ln->lock.lock();
 	s->mode = mode;

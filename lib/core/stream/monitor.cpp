@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hardware queues whose completion interrupt rings of the program wait for. The progress thread is not on their path,
- * but handles what that interrupt does not report: a halt, a loss, an interrupt that is lost.
+ * Hardware queues whose completion interrupt rings of the program wait for, and those of streams that stop others when
+ * they fail. The progress thread is not on their path, but handles what the program makes no call for: a halt; of the
+ * former a loss and an interrupt that is lost, too.
  */
 #include "driver/base/grow.h"
 #include "lib/core/queue/fault.h"
@@ -18,7 +19,8 @@ namespace {
 struct monitor_state {
 	std::mutex lock; /* nests inside a hardware queue's */
 	std::vector<hw_queue *> all;
-	u32 any = 0; /* atomic: a pass without any takes no lock */
+	u32 count = 0;   /* atomic: a pass without any takes no lock */
+	u32 signals = 0; /* atomic: those that rings wait for, which are checked every 50 ms */
 };
 constinit no_destructor<monitor_state> monitor;
 
@@ -33,17 +35,26 @@ hw_queue *monitored_at(size_t i)
 	return i < monitor->all.size() ? monitor->all[i] : nullptr;
 }
 
+/* With its lock held. */
+void count_them()
+{
+	const auto is_for_rings = [](const hw_queue *l) { return load_relaxed(&l->monitored); };
+
+	store_release(&monitor->signals,
+		      u32(std::count_if(monitor->all.begin(), monitor->all.end(), is_for_rings)));
+	store_release(&monitor->count, u32(monitor->all.size()));
+}
+
 void remove_unmonitored()
 {
 	std::lock_guard guard(monitor->lock);
 
-	std::erase_if(monitor->all, [](const hw_queue *l) { return !load_relaxed(&l->monitored); });
-	store_relaxed(&monitor->any, u32(monitor->all.size()));
+	std::erase_if(monitor->all,
+		      [](const hw_queue *l) { return !load_relaxed(&l->monitored) && !load_relaxed(&l->stops_others); });
+	count_them();
 }
 
-} // namespace
-
-int monitor_add(hw_queue *l)
+int add(hw_queue *l, bool hw_queue::*why)
 {
 	if (const int err = progress_start())
 		return err;
@@ -51,25 +62,43 @@ int monitor_add(hw_queue *l)
 
 	if (std::find(monitor->all.begin(), monitor->all.end(), l) == monitor->all.end() && !try_push(monitor->all, l))
 		return no_memory("the list of monitored queues");
-	store_release(&l->monitored, true);
-	store_release(&monitor->any, u32(monitor->all.size()));
+	store_release(&(l->*why), true);
+	count_them();
 	return 0;
+}
+
+} // namespace
+
+int monitor_add(hw_queue *l)
+{
+	return add(l, &hw_queue::monitored);
+}
+
+int monitor_halts(hw_queue *l)
+{
+	const int err = add(l, &hw_queue::stops_others);
+
+	if (!err)
+		progress_kick();
+	return err;
 }
 
 bool monitor_any()
 {
-	return load_acquire(&monitor->any);
+	return load_acquire(&monitor->signals);
 }
 
 bool monitor_run()
 {
 	bool late = false, idle = false;
 
-	if (likely(!monitor_any()))
+	if (likely(!load_acquire(&monitor->count)))
 		return false;
 	for (size_t i = 0; hw_queue *l = monitored_at(i); i++) {
 		if (dma::halted(l->ch))
 			hwq_check_fault(l);
+		if (!load_acquire(&l->monitored))
+			continue;
 		const signal_state s = signal_check(l);
 		late |= s == signal_state::late;
 		idle |= s == signal_state::idle;
@@ -98,7 +127,7 @@ void monitor_forget(const device *dev)
 	std::lock_guard guard(monitor->lock);
 
 	std::erase_if(monitor->all, [&](const hw_queue *l) { return l->dev == dev; });
-	store_relaxed(&monitor->any, u32(monitor->all.size()));
+	count_them();
 }
 
 } // namespace usdma::core

@@ -253,6 +253,9 @@ private:
 u32 progress_count();
 /* The progress thread monitors this queue, see ring_signal.h. The caller then kicks it. */
 int monitor_add(hw_queue *l);
+/* The progress thread handles halts of this queue, until its device is closed. */
+int monitor_halts(hw_queue *l);
+/* Some are checked every 50 ms. */
 bool monitor_any();
 /* In a pass. True: again in a millisecond. */
 bool monitor_run();

@@ -5,7 +5,9 @@
  * the first task after each open fails, on device 2 the sixth one.
  */
 #include "acl/acl.h"
+#include "tests/support/dropping.h"
 #include "tests/support/test.h"
+#include "tests/support/until.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -561,6 +563,27 @@ static void expect_refusals(const failing_pair &p, aclrtStream s)
 	assert_ptr_equal(block, &host);
 }
 
+/* Also one that no call of the program finds. */
+static void test_failure_without_a_call(void **)
+{
+	bench b{failing};
+	aclrtStream other;
+	aclrtEvent e;
+
+	GOOD(aclrtCreateStream(&other));
+	GOOD(aclrtCreateEvent(&e));
+	GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+	const std::uint64_t before = usdma::test::failures_seen();
+	b.set(0, 1); /* fails */
+	usdma::test::until("the failure", [=] { return usdma::test::failures_seen() > before; });
+	usdma::test::until("the stop", [&] { return aclrtRecordEvent(e, other) == 507013; });
+	assert_int_equal(aclrtMemsetAsync(b.mem, size, 3, size, b.s), 507013);
+	assert_int_equal(aclrtLaunchHostFunc(b.s, wait_to_go, nullptr), 507013);
+	assert_int_equal(aclrtMemsetAsync(b.mem, size, 3, size, other), 507013);
+	GOOD(aclrtDestroyEvent(e));
+	aclrtDestroyStream(other);
+}
+
 /* A failure of any of its streams stops a context: later work does not run, and is not accepted. */
 static void test_failure_stops_context(void **)
 {
@@ -923,6 +946,7 @@ int main()
 		cmocka_unit_test(test_failed_before_copy),
 		cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_failure_stops_context),
+		cmocka_unit_test(test_failure_without_a_call),
 		cmocka_unit_test(test_exception_of_stopped_context),
 		cmocka_unit_test(test_failure_beside_an_abort),
 		cmocka_unit_test(test_streams_made_during_a_stop),

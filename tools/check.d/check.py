@@ -20,6 +20,7 @@ PATIENCE = 3  # factor for the timeouts of tests, because the machine may be bus
 QUICK = ("-Doptimization=1", "-Dcpp_args=-g1", *(["-Dcpp_link_args=-fuse-ld=gold"] if shutil.which("ld.gold") else []))
 
 POINT = re.compile(r"^(not )?ok\b\s*\d*\s*-?\s*(.*)$")
+BAIL = re.compile(r"Bail out!\s*(.*)")
 SKIP_PLAN = re.compile(r"^1\.\.0\s*#\s*skip\S*\s*(.*)$", re.I)
 BAD = ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT", "UNEXPECTEDPASS")
 DIRECTIVE = re.compile(r"^(.*?)\s*#\s*(skip|todo)\S*\s*(.*)$", re.I)
@@ -47,8 +48,9 @@ class Results:
                 self.skip(test, plan.group(1))
             elif point:
                 self._add_point(test, point, log)
-        if "Bail out!" in text or (status and len(self.failed) == failed):
-            self.add(False, f"{test}: ended badly (status {status})", log)
+        bail = BAIL.search(text)
+        if bail or (status and len(self.failed) == failed):
+            self.add(False, f"{test}: ended badly (status {status})" + (f": {bail.group(1)}" if bail else ""), log)
         elif not any(plan or point for plan, point in found):
             self.add(False, f"{test}: reported nothing", log)
 

@@ -40,8 +40,7 @@ void count_them()
 {
 	const auto is_for_rings = [](const hw_queue *l) { return load_relaxed(&l->monitored); };
 
-	store_release(&monitor->signals,
-		      u32(std::count_if(monitor->all.begin(), monitor->all.end(), is_for_rings)));
+	store_release(&monitor->signals, u32(std::count_if(monitor->all.begin(), monitor->all.end(), is_for_rings)));
 	store_release(&monitor->count, u32(monitor->all.size()));
 }
 
@@ -49,8 +48,9 @@ void remove_unmonitored()
 {
 	std::lock_guard guard(monitor->lock);
 
-	std::erase_if(monitor->all,
-		      [](const hw_queue *l) { return !load_relaxed(&l->monitored) && !load_relaxed(&l->stops_others); });
+	std::erase_if(monitor->all, [](const hw_queue *l) {
+		return !load_relaxed(&l->monitored) && !load_relaxed(&l->stops_others);
+	});
 	count_them();
 }
 

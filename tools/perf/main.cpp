@@ -66,6 +66,10 @@ static int run(const options &o)
 		return run_curves(o, m);
 	if (o.matrix)
 		return run_matrix(o, m);
+	if (!o.net.empty())
+		return run_net(o, m);
+	if (!o.net_listen.empty())
+		return run_net_listen(o, m);
 	if (o.workload == "weights")
 		return run_weights(o, m);
 	if (o.workload == "kv-file")

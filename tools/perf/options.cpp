@@ -4,6 +4,7 @@
 #include "tools/choice.h"
 #include "tools/complete.h"
 #include "tools/help.h"
+#include "tools/perf/tcp.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -174,6 +175,40 @@ static void describe_output(CLI::App &app, options &o)
 	app.add_flag("--limits", o.limits, "Also measure the machine's limits, and print each figure's ratio to them");
 }
 
+static CLI::Validator address()
+{
+	return CLI::Validator(
+		[](std::string &text) -> std::string {
+			std::string host, port;
+
+			return split_address(text, &host, &port) ?
+				       "" :
+				       "\"" + text +
+					       "\": it takes an address, as 10.0.0.2, host2:18599, [fd00::2]:18599";
+		},
+		"", "address");
+}
+
+/* Copies with a size and a number of seconds each. */
+static void describe_net(CLI::App &app, options &o)
+{
+	for (CLI::Option *const net :
+	     {app.add_option("--net", o.net,
+			     "Copies to and from memory of another machine, where usdma-perf --net-listen runs "
+			     "(docs/hosts.md), beside plain TCP")
+		      ->check(address())
+		      ->type_name("ADDRESS"),
+	      app.add_option("--net-listen", o.net_listen,
+			     "Have memory for --net of another machine; listens at this address of this machine, "
+			     "port 18599, without a key")
+		      ->check(address())
+		      ->type_name("ADDRESS")})
+		for (const char *other :
+		     {"-w", "--depth", "--batch", "--threads", "--streams", "--rate", "--processes", "--numa", "--api",
+		      "--limits", "--csv", "--plot", "--against", "--verify", "--cold", "--matrix"})
+			net->excludes(other);
+}
+
 static void describe_modes(CLI::App &app, options &o)
 {
 	CLI::Option *const matrix = app.add_flag(
@@ -241,7 +276,8 @@ static std::string unwritable(const options &o)
 /* Other measurements than the sweep and the matrix. */
 static unsigned modes_of(const options &o)
 {
-	return unsigned(o.curves) + unsigned(o.calibrate) + unsigned(!o.workload.empty());
+	return unsigned(o.curves) + unsigned(o.calibrate) + unsigned(!o.workload.empty()) + unsigned(!o.net.empty()) +
+	       unsigned(!o.net_listen.empty());
 }
 
 static std::string problem(const options &o)
@@ -253,7 +289,7 @@ static std::string problem(const options &o)
 	if (!o.file.empty() && (o.workload != "weights" || !o.file_size || o.file_size > 64 * GiB))
 		return "--file needs --workload weights, and a file of 1 byte to 64G";
 	if (modes_of(o) + unsigned(o.matrix) > 1)
-		return "--matrix, --workload, --curves and --calibrate exclude each other";
+		return "--matrix, --workload, --curves, --calibrate, --net and --net-listen exclude each other";
 	if (modes_of(o) && !o.against.empty())
 		return "--against excludes --workload, --curves and --calibrate";
 	if (modes_of(o) && !o.processes.empty())
@@ -308,6 +344,7 @@ int parse(int argc, char **argv, options *out)
 	describe_how(app, *out);
 	describe_output(app, *out);
 	describe_modes(app, *out);
+	describe_net(app, *out);
 	if (tool::complete(&app, argc, argv, device_addresses))
 		return tool::end_output("usdma-perf", 0) ? 2 : -1;
 	try {

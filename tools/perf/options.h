@@ -40,6 +40,7 @@ struct options {
 	unsigned repeats = 3;
 	size_t cold_bytes = 512 * MiB;
 	std::string device, json, csv, plot, against;
+	std::string net, net_listen; /* addresses: of the other machine, of this one */
 	bool limits = false;
 	std::string workload;
 	kv_shape kv;
@@ -63,6 +64,9 @@ int run_kv_file(const options &o, const machine &m);
 int run_kv_cache(const options &o, const machine &m);
 int run_curves(const options &o, const machine &m);
 int run_calibration(const options &o, const machine &m);
+int run_net(const options &o, const machine &m);
+/* Until it is interrupted. */
+int run_net_listen(const options &o, const machine &m);
 
 /* Overwrites the progress line if standard error is a terminal. */
 void progress(const options &o, const std::string &text);

@@ -43,7 +43,8 @@ def measure(s, host, address, *more, **settings):
 
 STRANGER = """
 import contextlib, socket, sys
-with contextlib.suppress(ConnectionResetError), socket.create_connection((sys.argv[1], 18599), 20) as s:
+s = socket.create_connection((sys.argv[1], 18599), 20)
+with contextlib.suppress(OSError):
     s.sendall(bytes.fromhex(sys.argv[2]))
     s.shutdown(socket.SHUT_WR)
     while s.recv(65536):

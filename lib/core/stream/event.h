@@ -36,6 +36,7 @@ struct record {
 	enum hidden_by : u32 { seen, by_check, by_future };
 	u32 hidden = seen;
 	race_signal *order = nullptr; /* its signal in the race check; null: none */
+	u32 never = 0;                /* atomic: it is behind a failure that has stopped its stream's context */
 };
 
 struct alignas(64) event {

@@ -410,7 +410,8 @@ static record *future_of(event *e)
 static bool behind_in_ring(stream *s, const record *r)
 {
 	/* The hardware queue lives at least as long as the stream. */
-	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening)
+	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening ||
+	    (r->on != stream_handle(s) && record_may_stop(r)))
 		return false;
 	std::lock_guard guard(s->ln->lock);
 	if (stream_is_gated(s))
@@ -427,7 +428,8 @@ static bool wait_in_ring(stream *s, record *r)
 
 	/* Only for the stream's own device, which cannot be closed meanwhile. */
 	if (!l->exclusive || load_acquire(&r->at) != record::in_ring || r->dev != s->dev ||
-	    r->opening != s->dev->opening || !r->ln->ch->record_iova || stream_stops_with_others(s))
+	    r->opening != s->dev->opening || !r->ln->ch->record_iova || stream_stops_with_others(s) ||
+	    record_may_stop(r))
 		return false;
 	q.op = dma::opcode::wait;
 	q.arg = u8(dma::compare::geq);
@@ -456,7 +458,7 @@ int stream_wait_event(stream *s, event *e, deadline until)
 		r = future_of(e);
 	if (r && s->order)
 		race().record(race_record::wait, s->order, &r->order);
-	if (!r || record_reached(r) || behind_in_ring(s, r)) {
+	if (!r || (record_reached(r) && !record_is_behind_failure(r)) || behind_in_ring(s, r)) {
 		record_unref(r);
 		return 0;
 	}

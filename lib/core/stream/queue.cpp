@@ -91,7 +91,9 @@ static bool gate_lost(stream *s, const task &t)
 
 static outcome run_gate_event(stream *s, task &t)
 {
-	if (!record_passed(t.rec) && !gate_lost(s, t) && !gate_expired(s, t))
+	const bool reached = record_passed(t.rec) && !record_is_behind_failure(t.rec);
+
+	if (!reached && !gate_lost(s, t) && !gate_expired(s, t))
 		return outcome::later;
 	finish_event(t);
 	return outcome::done;

@@ -244,7 +244,7 @@ bool record_start(record *r, stream *s)
 
 hw_queue *record_hw_queue(const record *r)
 {
-	if (load_acquire(&r->at) != record::in_ring)
+	if (load_acquire(&r->at) != record::in_ring || unlikely(load_relaxed(&r->never)))
 		return nullptr;
 	/* device_close() clears this, then waits for read sections. */
 	return load_acquire(&r->dev->opening) == r->opening ? r->ln : nullptr;

@@ -205,11 +205,23 @@ static bool is_behind(const record *r, stream *s)
 		       s->failures.first.err && r->ln == s->ln && r->op > s->failures.first.number;
 }
 
-bool record_is_behind_failure(const record *r)
+bool record_is_behind_failure(record *r)
+{
+	if (load_relaxed(&r->never))
+		return true;
+	const stream_guard on(r->on);
+	const bool never = on && on->opt.owner && stream_failure(on) && is_behind(r, on);
+
+	if (never)
+		store_relaxed(&r->never, 1u);
+	return never;
+}
+
+bool record_may_stop(const record *r)
 {
 	const stream_guard on(r->on);
 
-	return on && stream_failure(on) && is_behind(r, on);
+	return on && stream_stops_with_others(on);
 }
 
 } // namespace usdma::core

@@ -45,7 +45,9 @@ bool stopped_leave_rings();
 void call_group_drop_made(const stream *s);
 /* Its latest record is behind the failure at which its stream stopped: the stream never came to it. */
 bool event_is_behind_failure(event *e);
-bool record_is_behind_failure(const record *r);
+bool record_is_behind_failure(record *r);
+/* A failure may stop its stream, so that its ring passes it although it is not reached. */
+bool record_may_stop(const record *r);
 
 } // namespace usdma::core
 #pragma GCC visibility pop

@@ -563,6 +563,59 @@ static void expect_refusals(const failing_pair &p, aclrtStream s)
 	assert_ptr_equal(block, &host);
 }
 
+/* A stream of another context goes on waiting for an event that is behind a failure, as for one never recorded. */
+static void test_events_behind_a_failure(void **)
+{
+	static constexpr uint32_t flags[] = {ACL_EVENT_SYNC, ACL_EVENT_SYNC | ACL_EVENT_TIME_LINE};
+	std::atomic<bool> go{false};
+	std::atomic<int> functions{0};
+	std::vector<aclrtStream> waiting;
+	aclrtContext own, other;
+
+	{
+		bench b{failing};
+		aclrtEvent e[2];
+
+		GOOD(aclrtGetCurrentContext(&own));
+		GOOD(aclrtCreateContext(&other, failing));
+		GOOD(aclrtSetCurrentContext(own));
+		const auto wait = [&](aclrtEvent for_it) {
+			aclrtStream s;
+
+			GOOD(aclrtSetCurrentContext(other));
+			GOOD(aclrtCreateStream(&s));
+			GOOD(aclrtStreamWaitEvent(s, for_it));
+			GOOD(aclrtLaunchHostFunc(s, count_one, &functions));
+			waiting.push_back(s);
+			GOOD(aclrtSetCurrentContext(own));
+		};
+
+		GOOD(aclrtSetStreamFailureMode(b.s, ACL_STOP_ON_FAILURE));
+		GOOD(aclrtLaunchHostFunc(b.s, wait_to_go, &go));
+		b.set(0, 1); /* fails */
+		for (int i = 0; i < 2; i++) {
+			GOOD(aclrtCreateEventExWithFlag(&e[i], flags[i]));
+			GOOD(aclrtRecordEvent(e[i], b.s));
+			wait(e[i]);
+		}
+		go = true;
+		assert_int_equal(aclrtSynchronizeStream(b.s), 507013);
+		for (aclrtEvent for_it : e)
+			wait(for_it);
+		aclrtDestroyStream(std::exchange(b.s, nullptr));
+		GOOD(aclrtSetCurrentContext(other));
+		for (aclrtStream s : waiting)
+			assert_int_equal(aclrtSynchronizeStreamWithTimeout(s, 20), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+		assert_int_equal(functions, 0);
+		for (aclrtStream s : waiting)
+			GOOD(aclrtDestroyStreamForce(s));
+		GOOD(aclrtDestroyContext(other));
+		GOOD(aclrtSetCurrentContext(own));
+		for (aclrtEvent unused : e)
+			GOOD(aclrtDestroyEvent(unused));
+	}
+}
+
 /* Also one that no call of the program finds. */
 static void test_failure_without_a_call(void **)
 {
@@ -947,6 +1000,7 @@ int main()
 		cmocka_unit_test(test_stop_on_failure),
 		cmocka_unit_test(test_failure_stops_context),
 		cmocka_unit_test(test_failure_without_a_call),
+		cmocka_unit_test(test_events_behind_a_failure),
 		cmocka_unit_test(test_exception_of_stopped_context),
 		cmocka_unit_test(test_failure_beside_an_abort),
 		cmocka_unit_test(test_streams_made_during_a_stop),

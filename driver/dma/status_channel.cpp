@@ -13,13 +13,25 @@ int status_channel::make_statuses(u64 slots)
 	return try_resize(statuses_, slots) ? 0 : no_memory("a channel's ring");
 }
 
+void status_channel::clear_statuses(u64 first)
+{
+	for (u64 i = first; i - first <= mask_; i++) {
+		const bool is_old = s64(ended_ - i) >= 0;
+		const bool ran = is_old ? !status_of(i) : s64(handed() - i) >= 0 && status_of(i) == has_run_before;
+
+		store_relaxed(&statuses_[i & mask_], ran ? has_run_before : 0u);
+	}
+	store_release(&ended_, first - 1);
+}
+
 void status_channel::set_ended(u64 i, u32 status)
 {
+	const bool ran = status_of(i) == has_run_before;
 	u64 last = ended_;
 
 	while (last != i)
 		store_relaxed(&statuses_[++last & mask_], 0u);
-	if (status)
+	if (status && !ran)
 		store_relaxed(&statuses_[i & mask_], status);
 	/* Readers of it see the statuses. */
 	store_release(&ended_, last);

@@ -8,7 +8,8 @@
  * need not do: stop at an error, or report each slot; one report may be that of several slots.
  *
  * Requests behind a failed one may have run before the driver stops the device, also those of the same stream. They do
- * not run again, but those among them that failed do.
+ * not run again, but those among them that failed do. In the slot of one that has run is then a nop: if that fails, the
+ * request has ended well all the same.
  */
 #pragma once
 
@@ -26,7 +27,7 @@ protected:
 	 * In start(first), before the device is started: nothing has ended yet. Old reports in memory are to be
 	 * cleared before that, with collect_lock_ held.
 	 */
-	void clear_statuses(u64 first) { store_release(&ended_, first - 1); }
+	void clear_statuses(u64 first);
 	/* In read_reports(): slots up to i have ended; i with this status, not 0 if it has failed. Up to handed(). */
 	void set_ended(u64 i, u32 status);
 
@@ -41,6 +42,8 @@ protected:
 	virtual void read_reports() = 0;
 
 private:
+	static constexpr u32 has_run_before = ~0u; /* status of a slot behind ended_; no other there is read */
+
 	bool has_news(u64 next) const override;
 	u64 read_news(u64 next) override;
 	bool has_halted() override;

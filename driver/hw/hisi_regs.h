@@ -23,7 +23,7 @@
  *     which the reset leaves, and pause is cleared, before the queue is idle ([L] hisi_dma_reset_or_disable_hw_chan,
  * [D] hisi_dma_reset_hw). Linux resets one that does not stop running, too.
  *   - After an error the queue goes on with the next submission, or stops, by bits of CTRL0 ([L] "Abort the DMA queue
- *     if error occurs"). Both drivers let it go on. The driver here does not: what follows a failure must not run.
+ *     if error occurs"). Both drivers let it go on, and so does the driver here, until it has paused the queue.
  *   - An interrupt is raised for each completion that requests it, whether INT_STS was cleared or not: Linux clears it
  *     only before it unmasks ([L] hisi_dma_unmask_irq), at start. Here they are masked while there is no waiter.
  *   - A fence is needed for order: a submission with it begins when those before it have ended ([D] SQE_FENCE_FLAG,

@@ -2,6 +2,7 @@
 /* The HiSilicon driver on the embedded model. */
 #include "tests/unit/dma/forwarding_device.h"
 #include "tests/unit/dma/ring_cases.h"
+#include "tests/support/dropping.h"
 
 #include "driver/base/log.h"
 #include "driver/hw/hisi_regs.h"
@@ -135,6 +136,54 @@ static void test_device_continues_after_error(void **)
 		assert_true(b.await(b.ch->posted));
 		assert_int_equal(words[1], ran ? 11 : 0);
 		assert_int_equal(words[3], last_ran ? 12 : 98);
+	}
+}
+
+/*
+ * In place of a request that has run behind a failed one is a nop, whose failure is not that of the request. The rules
+ * count the nops of three that have run: if fewer have, a copy fails.
+ */
+static void check_failure_of_a_nop(ring_bench &b)
+{
+	auto *words = reinterpret_cast<u64 *>(b.bytes);
+	const request r[4] = {copy(0, 4096, 8, 1), copy(8, 4096, 8, 2), copy(16, 4096, 8, 3), copy(24, 4096, 8, 4)};
+	bool all_ran = false;
+	fault f;
+
+	words[512] = 11;
+	for (const deadline until = deadline::in_ms(patience); !all_ran;) {
+		assert_false(until.passed());
+		memset(words, 0, 4 * sizeof(u64));
+		assert_int_equal(b.inject("drop-irq%1+fail@1+fail@5+fail@7"), 0);
+		assert_int_equal(b.ch->ops->post(b.ch, r, 4), 4);
+		b.ch->ops->doorbell(b.ch);
+		b.until_halted();
+		assert_true(read_fault(b.ch, &f));
+		assert_int_equal(f.cookie, 1);
+		all_ran = words[1] && words[2] && words[3];
+		assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		while (!b.await(b.ch->posted)) {
+			assert_false(all_ran);
+			assert_int_equal(b.ch->ops->resume(b.ch), 0);
+		}
+	}
+	for (unsigned i = 1; i < 4; i++)
+		assert_int_equal(words[i], 11);
+	/* A failure in the same slots of the ring is one again. */
+	assert_int_equal(b.inject("drop-irq%1+fail%1"), 0);
+	for (unsigned i = 0; i < 2 * b.ch->ring_size; i++)
+		assert_int_equal(b.run_fault(copy(0, 4096, 8)).reason, fault_reason::transfer);
+}
+
+static void test_failure_of_what_has_run(void **)
+{
+	/* The driver checks when all have run. */
+	const dropping_interrupts scope;
+
+	for (const char *spec : faulty) {
+		ring_bench b(spec, {.ring_size = 4});
+
+		check_failure_of_a_nop(b);
 	}
 }
 
@@ -440,6 +489,7 @@ int main()
 		cmocka_unit_test(test_restarts_anywhere_in_the_ring),
 		cmocka_unit_test(test_settings_of_the_device),
 		cmocka_unit_test(test_device_continues_after_error),
+		cmocka_unit_test(test_failure_of_what_has_run),
 		cmocka_unit_test(test_takes_over_used_device),
 		cmocka_unit_test(test_no_change_of_a_running_queue),
 		cmocka_unit_test(test_refuses_other_devices),

@@ -38,6 +38,7 @@ public:
 	int reset() override { return dev_->reset(); }
 	bool lost() const override { return dev_->lost(); }
 	int lost_fd() const override { return dev_->lost_fd(); }
+	int numa_node() const override { return dev_->numa_node(); }
 	const char *name() const override { return dev_->name(); }
 	const char *backend() const override { return dev_->backend(); }
 	bool own_connection() const override { return is_own; }

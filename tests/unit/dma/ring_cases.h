@@ -35,6 +35,8 @@ struct ring_kind {
 	u32 ops = op_bit(dma::opcode::nop) | op_bit(dma::opcode::copy) |
 		  op_bit(dma::opcode::fill);               /* of the hardware */
 	std::span<const doorbell_register> doorbells = {}; /* of channel 0, which a CPU can store to; none: no test */
+	/* The driver; else one that maps its BAR (acting_bar.h). */
+	int (*probe)(std::unique_ptr<vfio::device> dev, std::unique_ptr<dma::engine> *out) = dma::probe;
 };
 extern const ring_kind kind;
 
@@ -42,13 +44,15 @@ extern const ring_kind kind;
 struct ring_bench {
 	explicit ring_bench(const char *spec = kind.plain, dma::channel_config cfg = {})
 	{
-		if (dma::open(spec, &eng) < 0)
+		std::unique_ptr<vfio::device> dev;
+
+		if (dma::open_device(spec, &dev) < 0 || kind.probe(std::move(dev), &eng) < 0)
 			print_error("%s\n", error_text());
 		begin(cfg);
 	}
 	explicit ring_bench(std::unique_ptr<vfio::device> dev, dma::channel_config cfg = {})
 	{
-		assert_int_equal(dma::probe(std::move(dev), &eng), 0);
+		assert_int_equal(kind.probe(std::move(dev), &eng), 0);
 		begin(cfg);
 	}
 	void begin(const dma::channel_config &cfg)

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether each seeded defect still applies to the tree and names a promise, and whether the lists' reader sees mistakes.  TAP."""
+"""
+Whether each seeded defect still applies to the tree and names a promise, whether the lists' reader sees mistakes, and whether a
+test that fails without a defect is an error.  TAP.
+"""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import os
 import re
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-from defects import TOP, Bad, Defect, mutated, read_lists  # noqa: E402
+from defects import HERE, TOP, Bad, Defect, mutated, read_lists  # noqa: E402
 
 GOOD = "a-name @ boundary @ P1 @ a.cpp @ f @ i < n => i <= n"
 TEXT = "int g(int i)\n{\n\treturn i < n;\n}\n\nint f(int i, int n)\n{\n\tif (i < n)\n\t\tstep(i);\n\treturn n;\n}\n"
@@ -47,8 +54,51 @@ def mistakes():
         raise AssertionError(f"accepted: {line}")
 
 
+def runner():
+    loader = importlib.machinery.SourceFileLoader("mutants_run", os.path.join(HERE, "run"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+class Tried:
+    """Of the runner's Tests and Results: the outcomes of each test, {name: (how it fails without the defect, how with it)}."""
+
+    def __init__(self, outcomes):
+        self.outcomes, self.undecided, self.result = outcomes, {}, None
+
+    def baseline(self, name):
+        return {"reached": ["a-name"], "seconds": 1, "fails": self.outcomes[name][0]}
+
+    def catches(self, _number, name):
+        return self.outcomes[name][1]
+
+    def key(self, of):
+        return of if isinstance(of, str) else of.name
+
+    def get(self, _defect):
+        return self.result
+
+    def put(self, _what, _key, result):
+        self.result = result
+
+
+def failing_tests():
+    """A test that fails anyhow decides nothing; one that catches the defect does, beside it."""
+    run = runner()
+    for outcomes, decided, status in (({"good": ("", ""), "broken": ("not ok", "not ok")}, False, 1), ({"broken": ("not ok", "")}, False, 1),
+                                      ({"good": ("", "a case"), "broken": ("not ok", "")}, True, 0), ({"good": ("", "")}, True, 1)):
+        d, tried = Defect("a.list:1", GOOD, list(outcomes)), Tried(outcomes)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            run.try_one(1, d, tried, tried, d.tests, None)
+            new = run.report([(d, tried.result)], tried.undecided)
+        assert ("a-name" not in tried.undecided) == decided, (outcomes, tried.undecided)
+        assert ("SURVIVED" in said.getvalue()) == (outcomes == {"good": ("", "")}), said.getvalue()
+        assert (new > 0) == bool(status), (outcomes, new)
+
+
 def main():
-    failed, tests = 0, (applies, promises, changes, mistakes)
+    failed, tests = 0, (applies, promises, changes, mistakes, failing_tests)
     print(f"1..{len(tests)}")
     for n, test in enumerate(tests, 1):
         try:

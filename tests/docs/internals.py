@@ -48,12 +48,31 @@ def block_from(text, at):
     return text[at:]
 
 
+# What may be between a function's parameters and its body.
+BEHIND = re.compile(r"\s*(?:(?:const|noexcept(?:\([^()]*\))?|override|final|mutable|&&?|->[^{]*)\s*)*(?::(?!:)[^{]*)?$")
+
+
 def functions(text):
     """(name, behind its opening parenthesis, its opening brace) of each function that is defined here."""
     for m in re.finditer(r"[^;{}]+(?=\{)", text):
-        name = re.search(r"(?<![\w:~])(?:\w+::)*(\w+)\s*\(", m[0])
-        if name and name[1] not in KEYWORDS and "=" not in m[0][:name.start()] and m[0].count("(") == m[0].count(")"):
+        name = re.compile(r"(?<![\w:~])(?:\w+::)*(\w+)\s*\(").search(m[0], behind_template(m[0]))
+        if name and name[1] not in KEYWORDS and "=" not in m[0][:name.start()] and m[0].count("(") == m[0].count(")") \
+                and BEHIND.match(m[0], closing(m[0], name.end())):
             yield name[1], m.start() + name.end(), m.end()
+
+
+def closing(text, at, pair="()"):
+    """Behind the parenthesis that closes the one in front of at."""
+    depth = 1
+    while depth and at < len(text):
+        depth += {pair[0]: 1, pair[1]: -1}.get(text[at], 0)
+        at += 1
+    return at
+
+
+def behind_template(text):
+    found = re.match(r"\s*template\s*<", text)
+    return closing(text, found.end(), "<>") if found else 0
 
 
 def bodies(text, name):

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from check import QUICK, TOP, files_of, in_suites, job, progress, read_json, tail
+from check import QUICK, TOP, files_of, in_suites, job, progress, read_json, select, tail
 
 BUILD, CLANG = ("build", "test"), {"CC": "clang", "CXX": "clang++"}
 SANITIZED = (*QUICK, "-Db_lundef=false", "-Dpython=disabled")
@@ -19,7 +19,7 @@ def gate(run):
 
 def suites(run, names, *options, tree="gcc", setup=None, without=(), wrapper=(), what="build what the tests need"):
     where = run.configure(*options, where=run.dir(tree))
-    tests = in_suites(where, names, without)
+    tests = select(where, run.options.tests) if run.options.tests else in_suites(where, names, without)
     assert tests, names  # meson would run all tests
     run.build(where=where, tests=tests, what=what)
     run.test(tests, setup=setup, where=where, wrapper=wrapper)
@@ -31,14 +31,15 @@ def sanitized(run, name, sanitizer, names, **more):
 
 
 job("slow", 5, "long-running tests (suite slow)", BUILD)(lambda run: suites(run, ["slow"]))
-job("asan", 10, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration-embedded", BUILD)(
+job("asan", 10, "AddressSanitizer, LeakSanitizer and UBSan: the suites unit and integration-embedded", BUILD, takes_tests=True)(
     lambda run: sanitized(run, "asan", "address,undefined", ["unit", "integration-embedded"], without=["slow", "style"]))
-job("asan-rest", 20, "the same: the other tests of integration, the suite fault, the slow tests", BUILD)(
+job("asan-rest", 20, "the same: the other tests of integration, the suite fault, the slow tests", BUILD, takes_tests=True)(
     lambda run: sanitized(run, "asan", "address,undefined", ["integration", "fault", "slow"], without=["integration-embedded", "style"]))
-job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",))(lambda run: suites(run, ["memcheck"], setup="valgrind"))
+job("valgrind", 4, "memcheck on the unit tests: no error, no leak", BUILD + ("valgrind",), takes_tests=True)(
+    lambda run: suites(run, ["memcheck"], setup="valgrind"))
 
 
-@job("tsan", 15, "ThreadSanitizer: the suites unit, integration and threads", BUILD)
+@job("tsan", 15, "ThreadSanitizer: the suites unit, integration and threads", BUILD, takes_tests=True)
 def tsan(run):
     # g++ 12's run time library handles address layouts of up to 28 random bits.
     random = read_json("/proc/sys/vm/mmap_rnd_bits") <= 28 or run.command(["setarch", "-R", "true"])[0] != 0

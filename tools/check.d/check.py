@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The table of jobs, the state of their last runs, and one run: commands, a build tree, meson tests and their TAP points."""
 import contextlib
+import fnmatch
 import hashlib
 import json
 import os
@@ -237,12 +238,28 @@ def in_suites(where, suites, without=()):
     return [t["name"] for t in tests_of(where) if t["suite"] & set(suites) and not t["suite"] & set(without)]
 
 
+def select(where, names):
+    """The tests of these names or suites, also NAME-embedded and NAME-process."""
+    found = {}
+    for name in names:
+        variants = (name, name + "-embedded", name + "-process")
+        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where) if any(fnmatch.fnmatchcase(t["name"], w) for w in variants)]
+        if not tests:
+            raise SystemExit(f"./tools/check: '{name}' is not a job (--list), suite or test (meson test -C {where} --list)")
+        found.update(dict.fromkeys(tests))
+    return list(found)
+
+
 JOBS = {}
 
 
-def job(name, minutes, about, packages=(), in_all=True):
-    """Registers a function(run) as a job. minutes: about its first duration on two cores."""
-    return lambda fn: JOBS.update({name: {"fn": fn, "about": about, "minutes": minutes, "packages": packages, "in_all": in_all}})
+def job(name, minutes, about, packages=(), in_all=True, takes_tests=False):
+    """
+    Registers a function(run) as a job. minutes: about its first duration on two cores. takes_tests: names of tests beside its own
+    limit it to those (run.options.tests).
+    """
+    return lambda fn: JOBS.update({name: {"fn": fn, "about": about, "minutes": minutes, "packages": packages, "in_all": in_all,
+                                          "takes_tests": takes_tests}})
 
 
 def install_packages(names):

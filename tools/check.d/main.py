@@ -8,6 +8,7 @@
   ./tools/check copies-process --case 'batch*'    one case of a test
   ./tools/check all [--resume]        the gate and every other job
   ./tools/check asan tsan             some jobs
+  ./tools/check asan copies-embedded  a test under AddressSanitizer; also with asan-rest, tsan, valgrind
   ./tools/check repeat 10 --busy [TEST...]    tests repeatedly; --busy: with a busy loop on each CPU
   ./tools/check --list                the jobs, and about how long each takes
 
@@ -17,14 +18,13 @@ nothing failed and something ran.  Trees and logs are in build-check/.
 import argparse
 import contextlib
 import fcntl
-import fnmatch
 import os
 import subprocess
 import sys
 import textwrap
 
 import building  # fills JOBS
-from check import JOBS, State, TOP, in_suites, install_packages, run_job, tests_of
+from check import JOBS, State, TOP, in_suites, install_packages, run_job, select
 
 
 def arguments():
@@ -60,26 +60,17 @@ def job_of_tests(args, names):
     return fn
 
 
-def select(where, names):
-    found = {}
-    for name in names:
-        variants = (name, name + "-embedded", name + "-process")
-        tests = in_suites(where, [name]) or [t["name"] for t in tests_of(where) if any(fnmatch.fnmatchcase(t["name"], w) for w in variants)]
-        if not tests:
-            raise SystemExit(f"./tools/check: '{name}' is not a job (--list), suite or test (meson test -C {where} --list)")
-        found.update(dict.fromkeys(tests))
-    return list(found)
-
-
 def plan(args):
-    """[(name of the run, function or None for that of the job)]"""
-    names, args.repeat = args.name or ["gate"], 1
+    """[(name of the run, function or None for that of the job)]; args.tests: those to which the jobs are limited."""
+    names, args.repeat, args.tests = args.name or ["gate"], 1, []
     if names[0] == "repeat":
         args.repeat, names = int(names[1]) if names[1:] and names[1].isdigit() else 10, names[2:]
         return [("repeat", job_of_tests(args, names))]
     names = [n for n in JOBS if JOBS[n]["in_all"]] if names == ["all"] else names
-    tests = [n for n in names if n not in JOBS]
-    return [(n, None) for n in names if n in JOBS] + ([("tests", job_of_tests(args, tests))] if tests else [])
+    tests, jobs = [n for n in names if n not in JOBS], [n for n in names if n in JOBS]
+    if jobs and all(JOBS[n]["takes_tests"] for n in jobs):
+        tests, args.tests = [], tests
+    return [(n, None) for n in jobs] + ([("tests", job_of_tests(args, tests))] if tests else [])
 
 
 @contextlib.contextmanager
@@ -110,7 +101,7 @@ def main():
         return 0
     todo = plan(args)
     jobs, done, runs = [n for n, fn in todo if not fn] or ["gate"], [], []
-    if args.resume:
+    if args.resume and not args.tests:
         done = [n for n in jobs if state.passed(n)]
         todo = [(n, fn) for n, fn in todo if n not in done]
         print(f"passed already on this state: {' '.join(done) or 'none'}")
@@ -129,7 +120,7 @@ def main():
     with busy_loops(args.busy):
         for name, fn in todo:
             runs.append(run_job(name, args, fn))
-            if not fn:
+            if not fn and not args.tests:
                 state.note(runs[-1])
     table([(n, state.jobs[n]) for n in done], runs)
     passed, failed, skipped = map(sum, zip(*(state.jobs[n]["points"] for n in done), *(r.results.counts() for r in runs)))

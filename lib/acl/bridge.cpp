@@ -2,6 +2,7 @@
 #include "lib/acl/bridge.h"
 
 #include "lib/acl/capture_model.h"
+#include "lib/acl/copy.h"
 
 using namespace usdma;
 using namespace usdma::acl;
@@ -23,6 +24,11 @@ aclError usdma_acl_submit(const char *call, aclrtStream stream, int (*run)(const
 	memcpy(f.args, args, len);
 	const int err = f(s);
 	return err != err_captured ? check(call, err, at::submit) : capture_call(call, s, f);
+}
+
+aclError usdma_acl_check_peers(const char *call, const void *dst, const void *src)
+{
+	return check_peers(call, core::translate_both(dst, src));
 }
 
 void usdma_acl_end_capture(aclrtStream stream)

@@ -23,6 +23,9 @@ ACL_FUNC_VISIBILITY aclError usdma_acl_submit(const char *call, aclrtStream stre
 					      int (*run)(const void *args, usdma::core::stream *s), const void *args,
 					      size_t len);
 
+/* 507899: the addresses are of devices without access to each other. */
+ACL_FUNC_VISIBILITY aclError usdma_acl_check_peers(const char *call, const void *dst, const void *src);
+
 /* The capture of the stream fails, as after a call that cannot be recorded. */
 ACL_FUNC_VISIBILITY void usdma_acl_end_capture(aclrtStream stream);
 

@@ -37,13 +37,26 @@ static u32 device_here()
 	return c ? u32(c->id) : ~0u;
 }
 
-/* The failure that stopped the thread's context, which each later call on it returns. */
+/* Failures that were reported last: several synchronisations may return one. Identifiers of streams are used once. */
+struct reported {
+	u32 stream;
+	u64 number;
+};
+static reported recent[256];
+static unsigned n_recent;
+
+/* Of each failed task once (runtime: engine.cc, TaskFailCallBack). */
 static bool was_reported(const core::stream_error &e)
 {
-	const context_guard c;
+	const std::lock_guard guard(lock);
+	const auto same = [&](const reported &r) { return r.stream == e.stream && r.number == e.number; };
 
-	return c && context_failure(c.get()) && c->stream == e.stream && c->number == e.number &&
-	       exchange_acq_rel(&c->failure_reported, 1u);
+	if (!e.stream || !e.number)
+		return false;
+	if (std::any_of(std::begin(recent), std::end(recent), same))
+		return true;
+	recent[n_recent++ % std::size(recent)] = {e.stream, e.number};
+	return false;
 }
 
 static u32 id_of(u64 number)

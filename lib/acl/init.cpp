@@ -273,6 +273,13 @@ static aclError start(const char *call, const char *path)
 	return err;
 }
 
+bool is_initialised()
+{
+	std::lock_guard guard(state->lock);
+
+	return state->count;
+}
+
 static aclError not_initialised(const char *call)
 {
 	return fault(call, ACL_ERROR_REPEAT_FINALIZE, "not initialised, or finalised already");

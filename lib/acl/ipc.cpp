@@ -19,7 +19,8 @@ static aclError export_key(const char *call, const void *ptr, size_t size, char 
 	if (reinterpret_cast<u64>(ptr) % core::device_page)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "devPtr %p is not aligned to pages of %u bytes", ptr,
 			     core::device_page);
-	return check(call, core::ipc_memory_export(ptr, size, flags != 0, key), at::memory);
+	const context_guard c;
+	return c ? check(call, core::ipc_memory_export(ptr, size, flags != 0, key), at::memory) : no_context(call);
 }
 
 static aclError allow(const char *call, const char *key, const s32 *pids, size_t num)

@@ -38,7 +38,6 @@ struct alignas(64) context : core::stream_owner {
 	core::device *dev = nullptr; /* a reference */
 	core::stream *deflt = nullptr;
 	options opts{};
-	u32 failure_reported = 0; /* to the exception callbacks: context_failure() */
 };
 
 struct message_log;
@@ -243,6 +242,9 @@ inline void note_copy(u64 cookie)
 {
 	self().task = u32(cookie >> dma::cookie_owner_bits);
 }
+
+/* By aclInit(). */
+bool is_initialised();
 
 /*
  * Calls the exception callbacks for a task error that a synchronisation returns. The caller holds nothing: they may

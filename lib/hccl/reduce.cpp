@@ -52,8 +52,10 @@ int run_reduction(const void *args, usdma::core::stream *s)
 /* Now, or in the graph that the stream records. */
 HcclResult reduce_by_core(aclrtStream stream, const core_reduction &r)
 {
-	const aclError code = usdma_acl_submit("the reduction", stream, run_reduction, &r, sizeof(r));
+	aclError code = usdma_acl_check_peers("the reduction", r.dst, r.src);
 
+	if (!code)
+		code = usdma_acl_submit("the reduction", stream, run_reduction, &r, sizeof(r));
 	if (!code)
 		return HCCL_SUCCESS;
 	return acl_failed("the reduction", code,

@@ -164,6 +164,22 @@ HcclResult init_members(member *all, u32 n)
 	return ret;
 }
 
+/* Before any rank waits for the others; a device once (hcomm: HcclCommInitAll in op_base.cc). */
+HcclResult check_devices(u32 ndev, const s32 *devices)
+{
+	u32 count = 0;
+
+	if (aclError code = aclrtGetDeviceCount(&count))
+		return acl_failed("aclrtGetDeviceCount", code);
+	for (u32 i = 0; i < ndev; i++) {
+		if (devices[i] < 0 || u32(devices[i]) >= count)
+			return because(HCCL_E_PARA, "devices[%u] is %d, there are %u", i, devices[i], count);
+		if (std::find(devices, devices + i, devices[i]) != devices + i)
+			return because(HCCL_E_PARA, "devices[%u] is %d, as another one", i, devices[i]);
+	}
+	return HCCL_SUCCESS;
+}
+
 HcclResult init_all(u32 ndev, const s32 *devices, HcclComm *comms)
 {
 	member all[max_ranks] = {};
@@ -173,6 +189,8 @@ HcclResult init_all(u32 ndev, const s32 *devices, HcclComm *comms)
 		return because(HCCL_E_PTR, "%s is NULL", devices ? "comms" : "devices");
 	if (!ndev || ndev > max_ranks)
 		return because(HCCL_E_PARA, "ndev is %u: 1 to %u", ndev, max_ranks);
+	if (HcclResult ret = check_devices(ndev, devices))
+		return ret;
 	if (HcclResult ret = make_root(&root))
 		return ret;
 	for (u32 i = 0; i < ndev; i++)

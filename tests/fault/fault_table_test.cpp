@@ -11,6 +11,8 @@
  * Run as: fault-table (USDMA_SIM names the device program).
  */
 #include "driver/vfio/device.h"
+#include "lib/core/memory/retire.h"
+#include "lib/core/stream/listen.h"
 #include "tests/fault/paths.h"
 #include "tests/support/core.h"
 #include "tests/support/level.h"
@@ -359,6 +361,7 @@ static void warm_up(unsigned slot)
 	if (warm == slot)
 		return;
 	warm = slot;
+	ok(progress_start()); /* checks lost devices whose servers go on */
 	for (const path &p : paths) {
 		setting t;
 
@@ -394,6 +397,9 @@ static bool run_cell(unsigned number)
 			;
 	if (!c.struck && is_required(c))
 		set_failure(&c, "the fault never struck");
+	/* A lost device is retained until its server has ended. */
+	for (unsigned i = 0; i < 5000 && retired_get().devices; i++)
+		usleep(1000);
 	const std::string leaks = leak_report(before, level());
 	print_cell(c, leaks.c_str());
 	return c.failure.empty() && leaks.empty();

@@ -182,7 +182,8 @@ static int block_get(device *dev, u64 size, u64 page, u64 *out)
 
 	if (size > h->size)
 		return -ENOMEM;
-	if (const int err = h->blocks.alloc(align_up(size, grain), grain, &offset))
+	/* Blocks of a page and more are exported by pages (FAQ "inter_process_IPC_page_table_align_requirements"). */
+	if (const int err = h->blocks.alloc(align_up(size, grain), size >= device_page ? page : grain, &offset))
 		return err;
 	return block_add(dev, offset, size, page, out);
 }

@@ -931,6 +931,16 @@ void suspend_both(const HcclComm (&comms)[2])
 		assert_int_equal(HcclCommSuspend(c), 0);
 }
 
+/* At once: no rank waits for one that does not come. */
+void wrong_devices(void **)
+{
+	HcclComm comms[2];
+	const int32_t wrong[][2] = {{0, 99}, {-1, 0}, {0, 0}};
+
+	for (const auto &devices : wrong)
+		assert_int_equal(HcclCommInitAll(2, const_cast<int32_t *>(devices), comms), HCCL_E_PARA);
+}
+
 /* After a failure of one rank both meet; communicators may be destroyed while they do. */
 void resumed_again(void **)
 {
@@ -1026,7 +1036,8 @@ int main()
 				    /* From here on this process uses the library, and must not fork. */
 				    cmocka_unit_test(wrong_groups), cmocka_unit_test(many_root_infos),
 				    cmocka_unit_test(a_stale_handle), cmocka_unit_test(destroyed_while_it_is_used),
-				    cmocka_unit_test(one_thread_is_all_ranks), cmocka_unit_test(resumed_again)};
+				    cmocka_unit_test(one_thread_is_all_ranks), cmocka_unit_test(resumed_again),
+				    cmocka_unit_test(wrong_devices)};
 
 	prepare_ranks();
 	return getenv("USDMA_TEST_LIMITS") ? cmocka_run_group_tests_name("hccl_groups", limits, nullptr, nullptr) :

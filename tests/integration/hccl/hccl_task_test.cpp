@@ -3,7 +3,9 @@
 #include "tests/integration/hccl/support.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -209,6 +211,23 @@ HcclResult reduce(bench &t, HcclDataType type, HcclReduceOp op, u64 count)
 			       hccl::LinkType::LINK_ONCHIP, INLINE_REDUCE_BIT);
 }
 
+/* By the engine (a product) and by aclrtReduceAsync (a sum). */
+void test_reduce_without_peers(void **)
+{
+	bench t;
+	uint32_t devices;
+
+	assert_int_equal(aclrtGetDeviceCount(&devices), 0);
+	assert_true(devices >= 2);
+	assert_int_equal(aclrtSetDevice(1), 0);
+	DeviceMem other = DeviceMem::alloc(64);
+	assert_int_equal(aclrtSetDevice(0), 0);
+	for (HcclReduceOp op : {HCCL_REDUCE_PROD, HCCL_REDUCE_SUM})
+		assert_int_equal(HcclReduceAsync(t.d, other.ptr(), 4, HCCL_DATA_TYPE_INT32, op, t.stream, t.b.ptr(),
+						 INVALID_VALUE_RANKID, hccl::LinkType::LINK_ONCHIP, INLINE_REDUCE_BIT),
+				 HCCL_E_RUNTIME);
+}
+
 void test_reduce_checks(void **)
 {
 	bench t;
@@ -404,6 +423,7 @@ void test_virtual(void **)
 
 int main()
 {
+	const std::string devices = getenv("USDMA_DEVICES");
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(test_dispatcher),
 		cmocka_unit_test(test_dispatcher_is_no_other),
@@ -414,6 +434,7 @@ int main()
 		cmocka_unit_test(test_d2d_runtime_error),
 		cmocka_unit_test(test_d2d_without_stream),
 		cmocka_unit_test(test_memcpy),
+		cmocka_unit_test(test_reduce_without_peers),
 		cmocka_unit_test(test_reduce_checks),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_signals),
@@ -421,5 +442,6 @@ int main()
 		cmocka_unit_test(test_virtual),
 	};
 
+	setenv("USDMA_DEVICES", (devices + ",sim:mem=16M").c_str(), 1);
 	return cmocka_run_group_tests(tests, open_device, close_device);
 }

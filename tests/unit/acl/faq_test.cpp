@@ -116,6 +116,20 @@ static void inter_process_ipc_page_table_align_requirements(void **)
 	assert_int_equal(aclrtIpcMemGetExportKey(static_cast<char *>(f.dev) + 1024, 1024, key, 65,
 						 ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION),
 			 107000);
+	/* Its right examples, behind a block of any size. */
+	for (size_t size : {size_t(4096), size_t(4097), size_t(65536), size_t(2) << 20})
+		for (aclrtMemMallocPolicy policy :
+		     {ACL_MEM_MALLOC_HUGE_FIRST, ACL_MEM_MALLOC_HUGE_ONLY, ACL_MEM_MALLOC_NORMAL_ONLY}) {
+			void *before, *p;
+
+			assert_int_equal(aclrtMalloc(&before, 100, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+			assert_int_equal(aclrtMalloc(&p, size, policy), 0);
+			assert_int_equal(aclrtIpcMemGetExportKey(p, size, key, 65,
+								 ACL_RT_IPC_MEM_EXPORT_FLAG_DISABLE_PID_VALIDATION),
+					 0);
+			assert_int_equal(aclrtFree(p), 0);
+			assert_int_equal(aclrtFree(before), 0);
+		}
 }
 
 static void multi_devices_stream_tasks_deliver_fail(void **)

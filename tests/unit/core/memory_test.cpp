@@ -520,10 +520,10 @@ static void policies(void **)
 	assert_int_equal(device_alloc(&f.dev, 1, page_policy::huge_first, &none), -ENOMEM);
 	for (u64 d : pins)
 		assert_int_equal(device_free(d), 0);
-	const u64 shift = on_device(f, 512), rest = on_device(f, own_memory - 512);
+	const u64 shift = on_device(f, 512), rest = on_device(f, own_memory - device_page);
 	assert_int_equal(translate(rest).reg->page_size, device_page);
-	assert_int_equal(rest, shift + 512);
-	assert_int_equal(translate(rest + own_memory - 513).slot, 2);
+	assert_int_equal(rest, shift + device_page); /* at a page */
+	assert_int_equal(translate(rest + own_memory - device_page - 1).slot, 2);
 	/* Blocks that are not freed end with the device. */
 	f.detach();
 	assert_int_equal(translate(rest).size, 0);

@@ -95,7 +95,10 @@ template <class T> CLI::Validator number_in(T low, T high)
 	bounds << low << " to " << high;
 	return CLI::Validator(
 		[range, bounds = bounds.str()](std::string &text) -> std::string {
-			return range(text).empty() ? "" : "\"" + text + "\": it takes a number from " + bounds;
+			/* "nan" is a number, and within no bounds. */
+			return range(text).empty() && text.find_first_of("nN") == text.npos ?
+				       "" :
+				       "\"" + text + "\": it takes a number from " + bounds;
 		},
 		range.get_description(), "number");
 }

@@ -101,10 +101,12 @@ void describe(CLI::App &app, options &opt)
 	app.add_option("--hang-ms", opt.hang_ms,
 		       "With --backend: a channel of the device that makes no progress for this time is reset (10000)")
 		->check(tool::number_in(10, INT_MAX))
+		->needs("--backend")
 		->type_name("N");
 	app.add_option_function<std::vector<std::string>>(
 		   "--weight", [&opt](const std::vector<std::string> &all) { set_weights(opt, all); },
 		   "With --backend: what the clients of a user (a number) have in flight, as a multiple of others' (1)")
+		->needs("--backend")
 		->type_name("USER:N");
 	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G; with --backend none)");
 	add_setting(app, opt, "--engines", "engines", "Engines that copy at the same time, a thread each (default 2)");
@@ -203,6 +205,8 @@ int check_options(options &opt)
 {
 	if (opt.socket.empty() && opt.listen_fd < 0)
 		return fail(EINVAL, "where to listen is missing: give --socket PATH or --listen-fd N");
+	if (!opt.control.empty() && opt.control == opt.socket)
+		return fail(EINVAL, "--socket and --control are the same path");
 	if (const int err = check_cpus(opt.device))
 		return err;
 	if (const int err = opt.backend.empty() ? 0 : check_shared(opt))
@@ -230,14 +234,11 @@ int report_ready(const options &opt)
 	const std::string where = opt.listen_fd < 0 ? opt.socket : "fd " + std::to_string(opt.listen_fd);
 	const std::string line = "ready " + where + "\n";
 
-	if (printf("%s", line.c_str()) < 0 || fflush(stdout))
-		return fail_errno("standard output");
-	if (opt.ready_fd < 0)
-		return 0;
-	if (write(opt.ready_fd, line.data(), line.size()) != ssize_t(line.size()))
+	if (opt.ready_fd >= 0 && write(opt.ready_fd, line.data(), line.size()) != ssize_t(line.size()))
 		return fail_errno("--ready-fd %d", opt.ready_fd);
-	close(opt.ready_fd);
-	return 0;
+	if (opt.ready_fd >= 0)
+		close(opt.ready_fd);
+	return printf("%s", line.c_str()) < 0 || fflush(stdout) ? fail_errno("standard output") : 0;
 }
 
 int open_sockets(const options &opt, sim::listener *socket, sim::console *control)

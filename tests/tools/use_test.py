@@ -199,6 +199,9 @@ RULE = "digits, then K, M, G or T for powers of 1024, such as 64K"
 def test_before_work(s):
     """Errors are reported before a tool measures or serves; errors of the command line have status 2."""
     for status, text, *command in ((2, 'usdma-perf: --depth: "x": it takes a number from 1 to 65536 (usdma-perf --help)', s.perf, "--depth", "x"),
+                                   (2, 'usdma-perf: --seconds: "nan": it takes a number from 0.001 to 3600 (usdma-perf --help)', s.perf, "--seconds", "nan"),
+                                   (2, "usdma-sim: --hang-ms requires --backend (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--hang-ms", "500"),
+                                   (2, "usdma-sim: --socket and --control are the same path (usdma-sim --help)", s.sim, "--socket", "/nonexistent/d", "--control", "/nonexistent/d"),
                                    (2, "usdma-perf: --json: /nonexistent/x cannot be written: No such file or directory", s.perf, "--json", "/nonexistent/x"),
                                    (2, 'usdmactl: --count: "0": it takes a number from 1 to 2147483647 (usdmactl --help)', s.ctl, "stat", "--count", "0"),
                                    (2, "usdmactl: The following argument was not expected: more (usdmactl --help)", s.ctl, "list", "more"),

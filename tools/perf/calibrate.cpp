@@ -86,6 +86,7 @@ nlohmann::json calibration::run(const std::string &settings, const std::string &
 	char buf[4096];
 
 	progress(o_, settings);
+	unpin(m_.cpus); /* they inherit the CPUs of this thread */
 	// NOLINTNEXTLINE(cert-env33-c): an interactive tool, and the command line is its own
 	FILE *from = popen(fmt::format("env {}{} {} --quiet --json - {} {} {}",
 				       m_.own_device ? "-u USDMA_DEVICES " : "", settings, self, where, device, args)

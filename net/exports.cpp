@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net/exports.h"
 
+#include "driver/base/barrier.h"
 #include "driver/base/error.h"
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <sys/stat.h>
 
 namespace usdma::net {
+
+static constexpr u64 no_word = ~u64(0);
 
 /* ---- what the program exports -------------------------------------------------------------------------- */
 
@@ -47,25 +50,38 @@ static int check_file(const unique_fd &fd, u64 offset, u64 size)
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd.get(), &st))
 		return fail(EINVAL, "exported memory is no file that stays as long as it is");
-	return size && range_within(offset, size, u64(st.st_size)) ?
+	return size && offset % sizeof(u64) == 0 && range_within(offset, size, u64(st.st_size)) ?
 		       0 :
 		       fail(EINVAL, "exported memory does not fit its file");
 }
 
-int exports::add(bytes key, unique_fd fd, u64 offset, u64 size, bool open)
+int exports::add(bytes key, unique_fd fd, u64 offset, u64 size, bool open, u64 *number)
 {
 	if (!open)
 		fd.reset();
 	else if (const int err = check_file(fd, offset, size))
 		return err;
 	remove(key);
-	all_.push_back(std::make_shared<memory>(key, std::move(fd), offset, size, open));
+	all_.push_back(std::make_shared<memory>(key, std::move(fd), offset, size, ++last_number_, open));
+	if (number)
+		*number = last_number_;
 	return 0;
 }
 
 void exports::remove(bytes key)
 {
 	std::erase_if(all_, [=](const memory_ptr &m) { return equal(m->key, key); });
+}
+
+std::shared_ptr<u8> exports::own(u64 number, u64 *size)
+{
+	const auto it = std::find_if(all_.begin(), all_.end(),
+				     [=](const memory_ptr &m) { return m->number == number && m->open; });
+
+	if (it == all_.end() || (*it)->map())
+		return nullptr;
+	*size = (*it)->size;
+	return {*it, (*it)->mapped};
 }
 
 /* ---- peers ---------------------------------------------------------------------------------------------- */
@@ -147,10 +163,26 @@ void exports::put(const incoming &in)
 		answer(slot, number, err);
 		return;
 	}
+	const u64 word = in.h.pattern_size ? in.h.pattern : no_word;
+	if (word != no_word && !range_within(word, sizeof(u64), m->size)) {
+		answer(slot, number, -EFAULT);
+		return;
+	}
 	worker_.receive(in, m->mapped + in.h.offset, [=, this, held = m](bool done) {
-		if (done && visits_[slot] == visit)
-			answer(slot, number, 0);
+		if (!done || visits_[slot] != visit)
+			return;
+		if (word != no_word)
+			signal(*held, word);
+		answer(slot, number, 0);
 	});
+}
+
+/* The data is there: in the order of the program's memory, too. */
+void exports::signal(const memory &m, u64 word)
+{
+	store_release(reinterpret_cast<u64 *>(m.mapped + word), u64(1));
+	if (signalled_)
+		signalled_();
 }
 
 void exports::get(const incoming &in)

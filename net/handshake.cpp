@@ -10,9 +10,10 @@
 
 namespace usdma::net {
 
-static constexpr u8 role_of(side s)
+/* A proof of an offer is none of a stream. */
+static constexpr u8 role_of(side s, bool stream)
 {
-	return s == side::client ? 'c' : 's';
+	return u8((s == side::client ? 'c' : 's') - (stream ? 'a' - 'A' : 0));
 }
 
 static constexpr side other(side s)
@@ -25,9 +26,11 @@ int random_bytes(void *out, size_t n)
 	return getrandom(out, n, 0) == ssize_t(n) ? 0 : fail_errno("random numbers");
 }
 
-handshake::handshake(side me, const identity &who, const u8 token[token_len])
-	: me_(me), who_(who), mine_(), want_(sizeof(hello))
+handshake::handshake(side me, const identity &who, const u8 token[token_len], bytes stream)
+	: me_(me), who_(who), mine_(), want_(sizeof(hello)), stream_(!stream.empty())
 {
+	if (stream_)
+		peer_address_.assign(stream.begin(), stream.end());
 	memcpy(token_, token, token_len);
 	memcpy(mine_.magic, magic, sizeof(magic));
 	mine_.version = htole32(protocol);
@@ -65,6 +68,8 @@ int handshake::refuse(refusal why)
 			    le32toh(theirs_.version), protocol);
 	case refusal::full:
 		return fail(EBUSY, "the peer has as many connections as it takes");
+	case refusal::nobody:
+		return fail(ENOENT, "no program there waits for this connection (any more)");
 	default:
 		return fail(EPROTO, "the peer's message is malformed");
 	}
@@ -95,7 +100,10 @@ int handshake::take_frame()
 
 	memcpy(&f, in_.data(), sizeof(f));
 	const u32 kind = le32toh(f.kind), length = le32toh(f.length);
-	if (kind == u32(frame_kind::offer) && length > sizeof(offer) && length <= sizeof(offer) + address_most)
+	if (me_ == side::server)
+		stream_ = kind == u32(frame_kind::stream);
+	if (kind == u32(this->kind()) && length > sizeof(offer) && length <= sizeof(offer) + address_most &&
+	    (!stream_ || length == sizeof(offer) + key_length))
 		expect(state::offer, length);
 	else if (kind == u32(frame_kind::refusal) && length == sizeof(u32) && me_ == side::client)
 		expect(state::refusal, length);
@@ -109,7 +117,7 @@ void handshake::proof(side of, const u8 *token, bytes address, u8 mac[mac_len]) 
 {
 	const hello &client = me_ == side::client ? mine_ : theirs_, &server = me_ == side::client ? theirs_ : mine_;
 	const u32 length = htole32(u32(address.size()));
-	const u8 role = role_of(of);
+	const u8 role = role_of(of, stream_);
 
 	who_.key->mac({bytes_of(role),
 		       bytes_of(client),
@@ -123,30 +131,43 @@ void handshake::proof(side of, const u8 *token, bytes address, u8 mac[mac_len]) 
 
 void handshake::say_offer()
 {
-	const frame f = {htole32(u32(frame_kind::offer)), htole32(u32(sizeof(offer) + who_.address.size()))};
+	const bytes address = stream_ ? bytes(peer_address_) : who_.address;
+	const frame f = {htole32(u32(kind())), htole32(u32(sizeof(offer) + address.size()))};
 	offer o;
 
 	memcpy(o.token, token_, token_len);
-	proof(me_, token_, who_.address, o.mac);
+	proof(me_, token_, address, o.mac);
 	if (me_ == side::client)
 		memcpy(client_mac_, o.mac, mac_len);
 	say(bytes_of(f));
 	say(bytes_of(o));
-	say(who_.address);
+	say(address);
+}
+
+refusal handshake::check_offer(const offer &o, bytes address) const
+{
+	u8 mac[mac_len];
+
+	proof(other(me_), o.token, address, mac);
+	if (!equal(mac, o.mac))
+		return refusal::key;
+	if (full_)
+		return refusal::full;
+	if (!stream_)
+		return refusal::none;
+	if (me_ == side::client)
+		return equal(address, peer_address_) ? refusal::none : refusal::malformed;
+	return who_.listens && who_.listens(who_.arg, address) ? refusal::none : refusal::nobody;
 }
 
 int handshake::take_offer()
 {
 	const bytes address = bytes(in_).subspan(sizeof(offer));
 	offer o;
-	u8 mac[mac_len];
 
 	memcpy(&o, in_.data(), sizeof(o));
-	proof(other(me_), o.token, address, mac);
-	if (!equal(mac, o.mac))
-		return refuse(refusal::key);
-	if (full_)
-		return refuse(refusal::full);
+	if (const refusal why = check_offer(o, address); why != refusal::none)
+		return refuse(why);
 	memcpy(peer_token_, o.token, token_len);
 	peer_address_.assign(address.begin(), address.end());
 	if (me_ == side::server) {

@@ -281,6 +281,10 @@ int run_for(const node_options &at, const job_key &key)
 				  },
 				  [](void *arg, u32 slot, const std::string &, int err) {
 					  (*static_cast<program **>(arg))->peer_gone(slot, err);
+				  },
+				  [](void *arg, bytes name) { return (*static_cast<program **>(arg))->listens(name); },
+				  [](void *arg, u32 slot, side me, bytes name, unique_fd fd) {
+					  (*static_cast<program **>(arg))->stream_came(slot, me, name, std::move(fd));
 				  }};
 
 	if (leave_parent())

@@ -38,11 +38,11 @@ int node::open(int end_fd)
 
 /* ---- connections ------------------------------------------------------------------------------------- */
 
-int node::start(int fd, const sockaddr_storage &peer, side me, size_t *index)
+int node::start(int fd, const sockaddr_storage &peer, side me, bytes stream, size_t *index)
 {
 	const auto at = std::find(connections_.begin(), connections_.end(), nullptr);
 	std::unique_ptr<connection> c = std::make_unique<connection>();
-	identity who = {&key_, {}, ucx_.address()};
+	identity who = {&key_, {}, ucx_.address(), to_.listens, to_.arg};
 	const u8 *token;
 	const int one = 1;
 
@@ -54,7 +54,7 @@ int node::start(int fd, const sockaddr_storage &peer, side me, size_t *index)
 	if (const int err = ucx_.slot_take(&c->slot, &token))
 		return err;
 	failures_[c->slot] = 0;
-	c->talk.emplace(me, who, token);
+	c->talk.emplace(me, who, token, stream);
 	if (me == side::server && count(&connection::is_peer) >= peers_most)
 		c->talk->set_full();
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -153,13 +153,13 @@ void node::accept_all()
 		}
 		if (count(&connection::is_stranger) >= strangers_most)
 			drop_oldest_stranger();
-		start(fd, peer, side::server, &index);
+		start(fd, peer, side::server, {}, &index);
 	}
 }
 
 /* ---- the handshake ----------------------------------------------------------------------------------- */
 
-int node::connect_begin(const sockaddr_storage &to, u32 *slot)
+int node::connect_begin(const sockaddr_storage &to, u32 *slot, bytes stream)
 {
 	unique_fd fd = new_socket(to.ss_family);
 	size_t index;
@@ -170,7 +170,7 @@ int node::connect_begin(const sockaddr_storage &to, u32 *slot)
 		return fail(-err, "%s: %s", address_text(opt_.local.address).c_str(), strerror(-err));
 	if (::connect(fd.get(), reinterpret_cast<const sockaddr *>(&to), length_of(to)) && errno != EINPROGRESS)
 		return fail_errno("no connection");
-	if (const int err = start(fd.release(), to, side::client, &index))
+	if (const int err = start(fd.release(), to, side::client, stream, &index))
 		return err;
 	connections_[index]->connecting = true;
 	*slot = connections_[index]->slot;
@@ -243,6 +243,18 @@ int node::welcome(size_t index)
 	return watch(c.fd.get(), tag_connection + index, EPOLLIN, true);
 }
 
+/* From here on it is the programs'. */
+int node::hand_over(size_t index)
+{
+	const std::unique_ptr<connection> c = std::move(connections_[index]);
+
+	epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, c->fd.get(), nullptr);
+	if (to_.stream)
+		to_.stream(to_.arg, c->slot, c->me, c->talk->peer_address(), std::move(c->fd));
+	ucx_.slot_give(c->slot);
+	return 0;
+}
+
 int node::converse(size_t index)
 {
 	connection &c = *connections_[index];
@@ -257,7 +269,9 @@ int node::converse(size_t index)
 		return failed;
 	if (!c.talk->output().empty())
 		return watch(c.fd.get(), tag_connection + index, EPOLLIN | EPOLLOUT, true);
-	return c.talk->done() ? welcome(index) : watch(c.fd.get(), tag_connection + index, EPOLLIN, true);
+	if (c.talk->done())
+		return c.talk->is_stream() ? hand_over(index) : welcome(index);
+	return watch(c.fd.get(), tag_connection + index, EPOLLIN, true);
 }
 
 /* Of a connection that connect() began. */

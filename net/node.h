@@ -35,6 +35,9 @@ public:
 		void *arg = nullptr;
 		void (*come)(void *arg, u32 slot, const std::string &address, const u8 host[id_len]) = nullptr;
 		void (*gone)(void *arg, u32 slot, const std::string &address, int err) = nullptr;
+		/* Connections between programs: whether one here waits for the name, and one that is made. */
+		bool (*listens)(void *arg, bytes name) = nullptr;
+		void (*stream)(void *arg, u32 slot, side me, bytes name, unique_fd fd) = nullptr;
 	};
 
 	node(const node_options &opt, const job_key &key, const watcher &to) : opt_(opt), key_(key), to_(to) {}
@@ -48,7 +51,8 @@ public:
 	/* -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT, …: of the connection; else as handshake::take(). */
 	int connect(const sockaddr_storage &to, u32 *slot);
 	/* The same without waiting: the watcher hears what comes of it. */
-	int connect_begin(const sockaddr_storage &to, u32 *slot);
+	int connect_begin(const sockaddr_storage &to, u32 *slot, bytes stream = {});
+	const local_net &local() const { return opt_.local; }
 	/* Another descriptor whose input the loop waits for, one at most. */
 	int set_source(int fd, void (*ready)(void *arg), void *arg);
 	/* The loop ends when this one can be read. */
@@ -77,7 +81,7 @@ private:
 
 	int watch(int fd, u64 what, u32 how, bool change = false);
 	int add(connection &&c, size_t *index);
-	int start(int fd, const sockaddr_storage &peer, side me, size_t *index);
+	int start(int fd, const sockaddr_storage &peer, side me, bytes stream, size_t *index);
 	void drop(size_t index, int err);
 	void accept_all();
 	void drop_oldest_stranger();
@@ -86,6 +90,7 @@ private:
 	int hear(connection &c);
 	int say(connection &c);
 	int welcome(size_t index);
+	int hand_over(size_t index);
 	void on_event(u64 what, u32 how);
 	void on_connection(size_t index, u32 how);
 	void tend();

@@ -25,6 +25,7 @@ static_assert(helper_part == part_most && helper_key == key_length);
 static constexpr u64 number_mark = u64(1) << 62; /* not a ping's, nor a measurement's */
 static constexpr u64 begin_ms = 10000, late_ms = 5000;
 static constexpr u32 at_a_time = 64; /* requests before others have their turn */
+static constexpr size_t listeners_most = 1024, sendings_most = 1 << 16;
 
 /* ---- the socket ----------------------------------------------------------------------------------------- */
 
@@ -62,17 +63,17 @@ int program::receive(helper_request *r, unique_fd fds[2], ssize_t *length)
 	return *length == ssize_t(sizeof(*r)) && !(m.msg_flags & MSG_TRUNC) ? 0 : fail(EPROTO, "a malformed request");
 }
 
-static int map_shared(int fd, mapping *out)
+static int map_shared(int fd, u64 size, mapping *out)
 {
 	struct stat st;
 	const int seals = fcntl(fd, F_GET_SEALS);
 
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) || u64(st.st_size) != helper_memory)
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) || u64(st.st_size) != size)
 		return fail(EPROTO, "the program's memory is not what it should be");
-	void *const p = mmap(nullptr, helper_memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *const p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return fail_errno("mapping the program's memory");
-	*out = mapping(p, helper_memory);
+	*out = mapping(p, size);
 	return 0;
 }
 
@@ -91,7 +92,7 @@ int program::begin()
 		return fail(EPROTONOSUPPORT, "usdma-net and the program are of different releases of usdma: install "
 					     "the same one of both");
 	life_ = std::move(fds[1]);
-	return map_shared(fds[0].get(), &memory_);
+	return map_shared(fds[0].get(), helper_memory, &memory_);
 }
 
 int program::attach()
@@ -149,6 +150,7 @@ void program::finish(request &q, int status, const char *text, u64 id, u64 size)
 	q.busy = q.sends = q.receives = q.answered = false;
 	q.number = 0;
 	q.lost = 0;
+	q.to.reset();
 	s->status = status;
 	s->id = id;
 	s->size = size;
@@ -187,18 +189,37 @@ static int lost_error(int err)
 	return err == -ETIMEDOUT ? -ENOLINK : -ECONNRESET;
 }
 
-/* An error ends this process: the program does not keep to the rules. */
-int program::take(const helper_request &r, unique_fd fd)
+/* What has no slot. An error ends this process: the program does not keep to the rules. */
+int program::take_other(const helper_request &r, const unique_fd &fd, bool *other)
 {
-	bool moves = false;
-
+	*other = true;
 	switch (helper_op(r.op)) {
 	case helper_op::withdraw:
 		exports_.remove(key_of(r));
+		std::erase_if(listeners_, [&](const listener &l) { return equal(l.name, key_of(r)); });
 		return 0;
 	case helper_op::close:
 		close(r.id);
 		return 0;
+	case helper_op::send:
+		return send_data(r);
+	case helper_op::bell:
+		return take_bell(r, fd);
+	default:
+		*other = false;
+		return 0;
+	}
+}
+
+/* As take_other(). */
+int program::take(const helper_request &r, unique_fd fd)
+{
+	bool moves = false, other = false;
+	const int failed = take_other(r, fd, &other);
+
+	if (other)
+		return failed;
+	switch (helper_op(r.op)) {
 	case helper_op::put:
 	case helper_op::get:
 	case helper_op::fill:
@@ -208,6 +229,8 @@ int program::take(const helper_request &r, unique_fd fd)
 		break;
 	case helper_op::offer:
 	case helper_op::open:
+	case helper_op::listen:
+	case helper_op::dial:
 		break;
 	default:
 		return fail(EPROTO, "an unknown request");
@@ -229,6 +252,10 @@ int program::start(const helper_request &r, unique_fd fd)
 		return start_offer(r, std::move(fd));
 	case helper_op::open:
 		return start_open(r);
+	case helper_op::listen:
+		return start_listen(r, std::move(fd));
+	case helper_op::dial:
+		return start_dial(r, std::move(fd));
 	default:
 		return start_move(r);
 	}
@@ -236,10 +263,11 @@ int program::start(const helper_request &r, unique_fd fd)
 
 int program::start_offer(const helper_request &r, unique_fd fd)
 {
-	const int err = exports_.add(key_of(r), std::move(fd), r.offset, r.length, r.open);
+	u64 number = 0;
+	const int err = exports_.add(key_of(r), std::move(fd), r.offset, r.length, r.open, &number);
 
 	if (!err)
-		finish(requests_[r.slot], 0, "");
+		finish(requests_[r.slot], 0, "", number);
 	return err;
 }
 
@@ -270,7 +298,7 @@ void program::on_sent(request &q, bool done)
 
 /* ---- memory of peers --------------------------------------------------------------------------------------- */
 
-static sockaddr_storage address_of(const net_address &at)
+static sockaddr_storage address_of(const net_address &at, u16 port)
 {
 	sockaddr_storage a = {};
 
@@ -281,7 +309,7 @@ static sockaddr_storage address_of(const net_address &at)
 		a.ss_family = AF_INET;
 		memcpy(&reinterpret_cast<sockaddr_in &>(a).sin_addr, at.address, sizeof(in_addr));
 	}
-	port_set(&a, at.port);
+	port_set(&a, port);
 	return a;
 }
 
@@ -299,7 +327,7 @@ int program::find_link(const helper_request &r, link **out)
 		*out = &*it;
 		return 0;
 	}
-	if (const int err = node_.connect_begin(address_of(r.at), &slot))
+	if (const int err = node_.connect_begin(address_of(r.at, r.at.port), &slot))
 		return err;
 	links_.push_back({r.at, slot, false});
 	*out = &links_.back();
@@ -311,7 +339,7 @@ int program::start_open(const helper_request &r)
 	request &q = requests_[r.slot];
 	link *l;
 
-	if (!port_of(address_of(r.at)) || (r.at.family != 4 && r.at.family != 6))
+	if (!r.at.port || (r.at.family != 4 && r.at.family != 6))
 		return fail(EINVAL, "no address");
 	if (const int err = find_link(r, &l))
 		return err;
@@ -351,12 +379,22 @@ void program::peer_came(u32 slot, const u8 host[id_len])
 void program::peer_gone(u32 slot, int err)
 {
 	std::erase_if(links_, [=](const link &l) { return l.slot == slot; });
+	for (const auto &[id, o] : opened_)
+		if (o.slot == slot)
+			note_lost(o, lost_error(err));
 	std::erase_if(opened_, [=](const auto &o) { return o.second.slot == slot; });
+	std::erase_if(sendings_, [=](const auto &s) { return s.second.slot == slot; });
 	exports_.peer_left(slot);
 	for (request &q : requests_) {
 		if (!q.busy || q.peer != slot || q.r.op == u32(helper_op::offer))
 			continue;
 		q.number = 0;
+		/* No program there waits for it, or none listens at that port. */
+		if (q.r.op == u32(helper_op::dial)) {
+			if ((err != -ENOENT && err != -ECONNREFUSED) || q.r.at.port || dial(q, q.port + 1))
+				fail_request(q, err);
+			continue;
+		}
 		if (q.sends || q.receives) {
 			q.lost = lost_error(err);
 			snprintf(q.why, sizeof(q.why), "%s", error_text());
@@ -385,7 +423,7 @@ int program::start_move(const helper_request &r)
 	h.length = puts ? r.length : 0;
 	h.value = puts ? 0 : r.length;
 	h.pattern = r.pattern;
-	h.pattern_size = r.pattern_size;
+	h.pattern_size = puts ? 0 : r.pattern_size;
 	return send(q, it->second.slot, k->kind, h, puts ? part(q) : nullptr);
 }
 
@@ -399,6 +437,178 @@ void program::close(u64 id)
 	h.id = it->second.id;
 	node_.ucx().send(it->second.slot, message::close, h);
 	opened_.erase(it);
+}
+
+/* ---- data and words -------------------------------------------------------------------------------------- */
+
+int program::take_bell(const helper_request &r, const unique_fd &fd)
+{
+	const u64 size = u64(sysconf(_SC_PAGESIZE));
+
+	if (r.offset % sizeof(u32) || !range_within(r.offset, sizeof(u32), size))
+		return fail(EPROTO, "a malformed bell");
+	if (const int err = map_shared(fd.get(), size, &bell_))
+		return err;
+	bell_count_ = reinterpret_cast<u32 *>(bell_.data() + r.offset);
+	return 0;
+}
+
+void program::ring_bell()
+{
+	if (!bell_count_)
+		return;
+	fetch_add_seq_cst(bell_count_, 1u);
+	futex_wake_shared(bell_count_, INT_MAX);
+}
+
+void program::note_lost(const opened &o, int err)
+{
+	if (!o.lost)
+		return;
+	store_release(reinterpret_cast<u64 *>(o.lost.get()), u64(s64(err)));
+	ring_bell();
+}
+
+/* Of a peer that is gone the program hears by its word. */
+int program::send_data(const helper_request &r)
+{
+	const auto it = opened_.find(r.id);
+	message_header h = {};
+	u64 size = 0;
+
+	if (it == opened_.end())
+		return 0;
+	const std::shared_ptr<u8> from = exports_.own(r.local, &size);
+	if (!from || size < sizeof(u64) || r.length > part_most || !range_within(r.local_offset, r.length, size) ||
+	    r.signal % sizeof(u64) || sendings_.size() >= sendings_most)
+		return fail(EPROTO, "malformed data to be sent");
+	h.id = it->second.id;
+	h.offset = r.offset;
+	h.length = r.length;
+	h.pattern = r.signal;
+	h.pattern_size = sizeof(u64);
+	h.number = number_mark | ++last_number_;
+	const u8 *const data = r.length ? from.get() + r.local_offset : nullptr;
+	/* A failure is the peer's end. */
+	if (!node_.ucx().send(it->second.slot, message::put, h, data, [from](bool) {}))
+		sendings_[h.number] = {it->second.slot, r.id, from};
+	return 0;
+}
+
+/* True: it was one. */
+bool program::on_sent_ack(const incoming &in)
+{
+	const auto s = sendings_.find(in.h.number);
+
+	if (in.kind != message::ack || s == sendings_.end() || s->second.slot != in.slot)
+		return false;
+	if (const auto o = opened_.find(s->second.opened); in.h.status && o != opened_.end())
+		note_lost(o->second, in.h.status);
+	if (!in.h.status)
+		fetch_add_release(reinterpret_cast<u64 *>(s->second.from.get()), u64(1));
+	sendings_.erase(s);
+	return true;
+}
+
+/* ---- connections between programs ------------------------------------------------------------------------ */
+
+/* Without waiting: who does not take it has no use for it. */
+static int pass_on(int to, const unique_fd &fd)
+{
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	const int number = fd.get();
+	char one = 1;
+	iovec from = {&one, sizeof(one)};
+	msghdr m = {};
+
+	m.msg_iov = &from;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+	cmsghdr *const c = CMSG_FIRSTHDR(&m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &number, sizeof(number));
+	return sendmsg(to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? fail_errno("a connection for the program") : 0;
+}
+
+/* The program does not wait any more. */
+template <class L> static bool is_closed(const L &l)
+{
+	pollfd p = {l.to.get(), 0, 0};
+
+	return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
+}
+
+int program::start_listen(const helper_request &r, unique_fd fd)
+{
+	const bytes name = key_of(r);
+
+	if (!fd.valid())
+		return fail(EINVAL, "no socket for connections");
+	std::erase_if(listeners_, is_closed<listener>);
+	if (listens(name))
+		return fail(EADDRINUSE, "a connection by this name is waited for already");
+	if (listeners_.size() >= listeners_most)
+		return fail(ENOSPC, "too many connections are waited for");
+	listeners_.push_back({{name.begin(), name.end()}, std::move(fd)});
+	finish(requests_[r.slot], 0, "");
+	return 0;
+}
+
+bool program::listens(bytes name) const
+{
+	return std::any_of(listeners_.begin(), listeners_.end(),
+			   [=](const auto &l) { return equal(l.name, name) && !is_closed(l); });
+}
+
+int program::start_dial(const helper_request &r, unique_fd fd)
+{
+	request &q = requests_[r.slot];
+
+	if (!fd.valid() || (r.at.family != 4 && r.at.family != 6))
+		return fail(EINVAL, "no address, or no socket");
+	q.to = std::move(fd);
+	return dial(q, r.at.port ? r.at.port : node_.local().first);
+}
+
+/* One port, or from that on the next one to which there is a connection. -ENOENT: there is none. */
+int program::dial(request &q, u32 first)
+{
+	const u32 last = q.r.at.port ? q.r.at.port : node_.local().control_last();
+	int err = -ENOENT;
+
+	for (q.port = first; q.port <= last; q.port++) {
+		err = node_.connect_begin(address_of(q.r.at, u16(q.port)), &q.peer, key_of(q.r));
+		if (err != -ECONNREFUSED)
+			break;
+	}
+	return err;
+}
+
+void program::stream_came(u32 slot, side me, bytes name, unique_fd fd)
+{
+	if (me == side::server) {
+		/* One that does not take them now loses this one only. */
+		std::erase_if(listeners_, [&](const listener &l) {
+			const int err = equal(l.name, name) ? pass_on(l.to.get(), fd) : 0;
+
+			return err && err != -EAGAIN;
+		});
+		return;
+	}
+	for (request &q : requests_) {
+		if (!q.busy || q.peer != slot || q.r.op != u32(helper_op::dial))
+			continue;
+		const int err = pass_on(q.to.get(), fd);
+
+		if (err)
+			fail_request(q, err);
+		else
+			finish(q, 0, "");
+		return;
+	}
 }
 
 /* ---- answers --------------------------------------------------------------------------------------------- */
@@ -417,6 +627,8 @@ void program::on_message(const incoming &in)
 		exports_.serve(in);
 		return;
 	}
+	if (on_sent_ack(in))
+		return;
 	request *const q = request_of(in);
 	if (!q || q->receives)
 		return;
@@ -458,9 +670,17 @@ void program::on_ack(request &q, const incoming &in)
 void program::finish_answered(request &q)
 {
 	const bool opens = !q.status && q.r.op == u32(helper_op::open);
+	std::shared_ptr<u8> lost;
+	u64 size;
 
+	if (opens && q.r.local)
+		lost = exports_.own(q.r.local, &size);
+	if (lost && range_within(q.r.local_offset, sizeof(u64), size) && q.r.local_offset % sizeof(u64) == 0)
+		lost = {lost, lost.get() + q.r.local_offset};
+	else
+		lost.reset();
 	if (opens)
-		opened_[++last_id_] = {q.peer, q.id};
+		opened_[++last_id_] = {q.peer, q.id, std::move(lost)};
 	finish(q, q.status, status_text(q.status), opens ? last_id_ : 0, opens ? q.size : 0);
 }
 

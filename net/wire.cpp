@@ -8,15 +8,24 @@ namespace usdma::net {
 
 static constexpr s32 least_status = -4095;
 
-/* Bytes of data behind the header. */
-static bool data_fits(message kind, u64 length)
+/* A put says with a word that it is there. */
+static bool has_signal(const message_header &h)
 {
+	return h.pattern_size == sizeof(u64) && h.pattern % sizeof(u64) == 0;
+}
+
+/* Bytes of data behind the header. */
+static bool data_fits(message kind, const message_header &h)
+{
+	const u64 length = h.length;
+
 	switch (kind) {
 	case message::sink:
 		return length <= sink_most;
 	case message::open:
 		return length == key_length;
 	case message::put:
+		return length <= part_most && (h.pattern_size ? has_signal(h) : length > 0);
 	case message::data:
 		return length && length <= part_most;
 	default:
@@ -73,7 +82,7 @@ bool message_read(message kind, const void *header, size_t header_length, size_t
 	memcpy(&h, header, sizeof(h));
 	/* The same in both directions. */
 	*out = message_write(h);
-	return out->length == length && data_fits(kind, length) && value_fits(kind, *out) && out->status <= 0 &&
+	return out->length == length && data_fits(kind, *out) && value_fits(kind, *out) && out->status <= 0 &&
 	       out->status >= least_status;
 }
 

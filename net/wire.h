@@ -11,6 +11,9 @@
  *
  * The connection stays open, without a byte: its end is that of the peer.  Data goes by active messages of UCX, each
  * of which begins with the token that its receiver has offered.
+ *
+ * A stream takes the place of the offers if a program of the client wants a connection to one of the server: each
+ * proves that it has the key, with the stream's name where the worker address is. Then it is those programs'.
  */
 #pragma once
 
@@ -19,7 +22,7 @@
 namespace usdma::net {
 
 inline constexpr char magic[8] = {'u', 's', 'd', 'm', 'a', 'n', 'e', 't'};
-inline constexpr u32 protocol = 2;
+inline constexpr u32 protocol = 3;
 inline constexpr size_t id_len = 16, nonce_len = 32, mac_len = 32, token_len = 16;
 inline constexpr u32 address_most = 1024; /* of a worker; 38 to 200 bytes are usual */
 
@@ -32,7 +35,7 @@ struct hello {
 };
 static_assert(sizeof(hello) == 64);
 
-enum class frame_kind : u32 { offer = 1, refusal = 2 };
+enum class frame_kind : u32 { offer = 1, refusal = 2, stream = 3 };
 
 struct frame {
 	u32 kind;
@@ -43,10 +46,10 @@ struct frame {
 struct offer {
 	u8 mac[mac_len];
 	u8 token[token_len];
-	/* then the worker address, to the end of the frame */
+	/* then the worker address, or the stream's name, to the end of the frame */
 };
 
-enum class refusal : u32 { none, version, key, full, malformed };
+enum class refusal : u32 { none, version, key, full, malformed, nobody };
 
 /* ---- active messages --------------------------------------------------------------------------------- */
 
@@ -55,6 +58,7 @@ enum class refusal : u32 { none, version, key, full, malformed };
  *
  *   open     the key (data)               ack: id, value: bytes of the memory
  *   put      id, offset, and the data     ack
+ *            pattern_size 8: then the word at offset `pattern` becomes 1; there may be no data
  *   get      id, offset, value: bytes     data, or an ack with a failure
  *   fill     id, offset, value: bytes, pattern, pattern_size      ack
  *   close    id                           no answer

@@ -8,6 +8,7 @@
 #include "driver/base/mapping.h"
 #include "driver/base/memfd.h"
 #include "driver/base/no_destructor.h"
+#include "lib/share/helper_channel.h"
 #include "lib/share/peer_file.h"
 #include "driver/base/thread.h"
 #include "driver/base/tsan.h"
@@ -15,6 +16,7 @@
 #include "lib/core/stream/task.h"
 
 #include <climits>
+#include <cstddef>
 #include <fcntl.h>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,7 @@ struct bell_page {
 	u64 magic, token;
 	u32 rings; /* futex */
 };
+static_assert(offsetof(bell_page, rings) == bell_count_at);
 
 struct bell {
 	u32 refs = 1; /* under bells_lock */

@@ -10,6 +10,7 @@
 #include "driver/base/printable.h"
 #include "lib/core/base/fork.h"
 #include "lib/core/config/config.h"
+#include "lib/share/bell.h"
 #include "lib/share/helper_start.h"
 
 #include <algorithm>
@@ -33,6 +34,7 @@ struct helper {
 	u32 ended = 0; /* a positive errno; atomic */
 	u32 deaf = 0;  /* the last request did not fit into its socket; atomic */
 	u64 number = 0;
+	bool rings_bell = false; /* under start_lock */
 	unique_fd socket;
 	mapping memory;
 	net_address at = {};
@@ -351,8 +353,8 @@ int helper_result(const helper *h, int slot)
 	memcpy(text, s.text, sizeof(text));
 	text[sizeof(text) - 1] = '\0';
 	make_printable(text);
-	return status < 0 && status > -4096 ? fail(-status, "memory of another machine: %s", text) :
-					      fail(EPROTO, "memory of another machine: a malformed answer");
+	return status < 0 && status > -4096 ? fail(-status, "another machine: %s", text) :
+					      fail(EPROTO, "another machine: a malformed answer");
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
@@ -411,10 +413,11 @@ static helper_request request_of(helper_op op, const char *key)
 	return r;
 }
 
-int helper_offer(helper *h, const char *key, int fd, u64 offset, u64 size, bool open)
+int helper_offer(helper *h, const char *key, int fd, u64 offset, u64 size, bool open, u64 *local)
 {
 	helper_request r = request_of(helper_op::offer, key);
 	unique_fd own;
+	u64 id, unused;
 
 	r.offset = offset;
 	r.length = size;
@@ -424,7 +427,10 @@ int helper_offer(helper *h, const char *key, int fd, u64 offset, u64 size, bool 
 	if (const int err = lock_anew(fd, offset, size, &own))
 		return err;
 	const int theirs = own.get();
-	return run(h, r, nullptr, nullptr, &theirs);
+	const int err = run(h, r, &id, &unused, &theirs);
+	if (!err && local)
+		*local = id;
+	return err;
 }
 
 /* If that fails, the memory stays as it is until the helper has ended. */
@@ -444,6 +450,109 @@ int helper_open(helper *h, const u8 host[16], const net_address &at, const char 
 	memcpy(r.host, host, sizeof(r.host));
 	r.at = at;
 	return run(h, r, id, size);
+}
+
+static int use_bell(helper *h)
+{
+	std::lock_guard guard(start_lock);
+	helper_request r = {};
+	bell_name own;
+
+	if (h->rings_bell)
+		return 0;
+	if (const int err = bell_own(&own))
+		return err;
+	const int fd = int(own.fd);
+	r.op = u32(helper_op::bell);
+	r.offset = bell_count_at;
+	const int err = send_to(h, r, &fd, helper_send_ms);
+	h->rings_bell = !err;
+	return err;
+}
+
+int helper_open_noted(helper *h, const u8 host[16], const net_address &at, const char *key, const helper_range &lost,
+		      u64 *id, u64 *size)
+{
+	helper_request r = request_of(helper_op::open, key);
+	const int err = use_bell(h);
+
+	memcpy(r.host, host, sizeof(r.host));
+	r.at = at;
+	r.local = lost.local;
+	r.local_offset = lost.offset;
+	return err ? err : run(h, r, id, size);
+}
+
+int helper_write(helper *h, u64 id, u64 offset, const helper_range &from, u64 length, u64 signal)
+{
+	helper_request r = {};
+
+	r.op = u32(helper_op::send);
+	r.id = id;
+	r.offset = offset;
+	r.length = length;
+	r.local = from.local;
+	r.local_offset = from.offset;
+	r.signal = signal;
+	return send_to(h, r, nullptr, 0);
+}
+
+/* ---- connections between programs --------------------------------------------------------------------------- */
+
+/* A request with one end of a pair of sockets. */
+static int run_with_socket(helper *h, const helper_request &r, unique_fd *out)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return fail_errno("a socket for connections");
+	unique_fd own(fd_above_stdio(pair[0]));
+	const unique_fd theirs(fd_above_stdio(pair[1]));
+	const int fd = theirs.get();
+	if (!own.valid() || fd < 0)
+		return fail_errno("a socket for connections");
+	const int err = run(h, r, nullptr, nullptr, &fd);
+	if (!err)
+		*out = std::move(own);
+	return err;
+}
+
+int helper_listen(helper *h, const char *name, unique_fd *out)
+{
+	return run_with_socket(h, request_of(helper_op::listen, name), out);
+}
+
+int helper_accept(int socket, unique_fd *out)
+{
+	alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	char one;
+	iovec to = {&one, sizeof(one)};
+	msghdr m = {};
+	int fd;
+
+	m.msg_iov = &to;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+	const ssize_t n = recvmsg(socket, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? -EAGAIN : fail_errno("a socket for connections");
+	const cmsghdr *const c = n ? CMSG_FIRSTHDR(&m) : nullptr;
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+		return fail(ECONNRESET, "usdma-net of this program has ended");
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	out->reset(fd_above_stdio(fd));
+	return out->valid() ? 0 : fail_errno("a connection");
+}
+
+int helper_dial(helper *h, const net_address &at, const char *name, unique_fd *out)
+{
+	helper_request r = request_of(helper_op::dial, name);
+	unique_fd own;
+
+	r.at = at;
+	const int err = run_with_socket(h, r, &own);
+	return err ? err : helper_accept(own.get(), out);
 }
 
 void helper_close(helper *h, u64 id)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "driver/base/clock.h"
+#include "driver/base/unique_fd.h"
 #include "lib/share/helper_channel.h"
 
 #pragma GCC visibility push(default)
@@ -28,12 +29,39 @@ const net_address &helper_address(const helper *h);
 u64 helper_number(const helper *h);
 
 /* Offers memory of a file to other machines, under a key; not open: they hear only that it is not for them. */
-int helper_offer(helper *h, const char *key, int fd, u64 offset, u64 size, bool open);
+int helper_offer(helper *h, const char *key, int fd, u64 offset, u64 size, bool open, u64 *local = nullptr);
 void helper_withdraw(const char *key);
 
 /* Opens memory by its key. -ENOENT: no such memory there, or no one can be reached; -EACCES: it is not for this one. */
 int helper_open(helper *h, const u8 host[16], const net_address &at, const char *key, u64 *id, u64 *size);
 void helper_close(helper *h, u64 id);
+
+/* ---- memory that peers write, and words that say so ------------------------------------------------------ */
+
+/* In memory that this process has offered (helper_offer() gives its number). */
+struct helper_range {
+	u64 local, offset;
+};
+/*
+ * As helper_open(). lost: where -errno is stored, as 8 bytes, when the connection to the memory is lost. From the first
+ * call on the bell of this process (bell.h) is rung after each word that a peer sets, and after a loss.
+ */
+int helper_open_noted(helper *h, const u8 host[16], const net_address &at, const char *key, const helper_range &lost,
+		      u64 *id, u64 *size);
+/*
+ * Data of an own offer to opened memory, 1 MiB at most, then 1 to the word at signal there. The first 8 bytes of the
+ * own offer count what has arrived. Does not wait: -EAGAIN: not now.
+ */
+int helper_write(helper *h, u64 id, u64 offset, const helper_range &from, u64 length, u64 signal);
+
+/* ---- connections between programs, whose helpers have proved that they have the key ------------------------ */
+
+/* Those to the name come through the socket, until it is closed or the name is withdrawn. */
+int helper_listen(helper *h, const char *name, unique_fd *out);
+/* -EAGAIN: there is none now. -ECONNRESET: none will come. */
+int helper_accept(int socket, unique_fd *out);
+/* port 0: any of the range. -ENOENT: no program there waits for it. Others: of the connection. */
+int helper_dial(helper *h, const net_address &at, const char *name, unique_fd *out);
 
 /* ---- requests: put, get, fill ------------------------------------------------------------------------ */
 

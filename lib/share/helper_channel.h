@@ -10,11 +10,12 @@
 
 namespace usdma::core {
 
-inline constexpr u32 helper_version = 2; /* of all that is in this file */
+inline constexpr u32 helper_version = 3; /* of all that is in this file */
 inline constexpr u32 helper_slots = 32;
 inline constexpr u64 helper_part = MiB, helper_head = 64 * KiB;
 inline constexpr u64 helper_memory = helper_head + helper_slots * helper_part;
 inline constexpr size_t helper_key = 64; /* bytes of a share's key */
+inline constexpr u64 bell_count_at = 16; /* in the page of a bell: its count, a futex */
 
 enum class slot_state : u32 { unused, posted, done };
 
@@ -36,16 +37,23 @@ static_assert(sizeof(helper_page) <= helper_head);
 
 /*
  *   begin      id: helper_version; with descriptors: the memory, and if possible the program (pidfd)
- *   offer      key, offset, length, open; with a descriptor of the memory, if peers may open it
- *   withdraw   key: no one can open it from now on
- *   open       host, where it is, key: result: id, size
+ *   bell       with a descriptor of the program's bell (bell.h), which is rung after each word that a peer sets
+ *   offer      key, offset, length, open; with a descriptor of the memory, if peers may open it: result: id
+ *   withdraw   key: no one can open it from now on, or connect to it
+ *   open       host, where it is, key: result: id, size. local, local_offset: in memory of an offer, where the
+ *              reason is stored (-errno, 8 bytes) if the connection to it is lost
+ *   listen     key; with a socket by which connections of peers to the key come
+ *   dial       where it is (port 0: any of the range for control connections), key; with a socket by which the
+ *              connection comes
  *   close      id
  *   put, get   id, offset, length: with the slot's part
  *   fill       id, offset, length, pattern
+ *   send       id, offset, length: as put, of data in memory of an offer (local, local_offset), or of none; then the
+ *              word at `signal` becomes 1 there. The first word of local counts those that have arrived
  *
- * begin, withdraw and close have no result, and no slot.
+ * begin, bell, withdraw, close and send have no result, and no slot.
  */
-enum class helper_op : u32 { begin = 1, offer, withdraw, open, close, put, get, fill };
+enum class helper_op : u32 { begin = 1, offer, withdraw, open, close, put, get, fill, bell, listen, dial, send };
 
 /* Where a helper listens; family: 4, 6 or 0. */
 struct net_address {
@@ -65,7 +73,8 @@ struct helper_request {
 	u8 host[16];
 	net_address at;
 	char key[helper_key];
+	u64 local, local_offset, signal;
 };
-static_assert(sizeof(helper_request) == 152);
+static_assert(sizeof(helper_request) == 176);
 
 } // namespace usdma::core

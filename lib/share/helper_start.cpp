@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,20 @@ struct command {
 	const char *words[16];
 };
 
+/* A program that others may change is theirs: as the dynamic linker trusts files of this user and of root. */
+static int check_program(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return fail_errno("%s", path);
+	const bool foreign = st.st_uid && st.st_uid != geteuid();
+	const bool by_group = st.st_mode & S_IWGRP && st.st_gid && st.st_gid != getegid();
+	return foreign || by_group || st.st_mode & S_IWOTH ?
+		       fail(EACCES, "%s is not run: it belongs to another user, or others may write it", path) :
+		       0;
+}
+
 /* In the tree that built this library, or installed. */
 static bool find_program(char path[PATH_MAX])
 {
@@ -102,6 +117,8 @@ static int make_command(const config &c, command *out)
 		return fail(ENOPKG,
 			    "usdma-net is not installed: install the package usdma-net, or build with UCX 1.13 or "
 			    "later and nettle");
+	if (const int err = check_program(out->program))
+		return err;
 	fabric_boot_id(id);
 	for (size_t i = 0; i < sizeof(id); i++)
 		snprintf(out->host + 2 * i, 3, "%02x", id[i]);

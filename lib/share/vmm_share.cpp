@@ -98,12 +98,9 @@ static int export_here(physical *p, const helper *h, bool open, bool *here)
 	const bool again = p->shared && p->shared->mine && p->offered_by && by && p->offered_by != by &&
 			   p->shared->page->kind == u32(share_kind::fabric) &&
 			   load_relaxed(&p->shared->page->open) >= u32(open);
-	const int err = again ? 0 : export_as(p, share_kind::fabric, open);
 
 	*here = !again;
-	if (!err)
-		p->offered_by = by;
-	return err;
+	return again ? 0 : export_as(p, share_kind::fabric, open);
 }
 
 static int offer(const share *s, helper *h)
@@ -121,6 +118,8 @@ static int export_there(physical *p, helper *h, bool here)
 			physical_unshare(p);
 		return why.again(err);
 	}
+	std::lock_guard guard(export_lock);
+	p->offered_by = helper_number(h);
 	return 0;
 }
 

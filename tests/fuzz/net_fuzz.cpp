@@ -2,7 +2,8 @@
 /*
  * Bytes for the control connection of usdma-net, by a peer that does not have the key, and headers of active messages.
  * The first byte: bit 0: as the peer of a client; bit 1: the input begins behind a valid hello; bits 2-7: the length
- * of pieces. What follows is received in these pieces, and is read as the header of a message.
+ * of pieces, bit 2: a client's is for a stream. What follows is received in these pieces, and is read as the header of
+ * a message.
  */
 #include "tests/fuzz/fuzz.h"
 
@@ -19,13 +20,13 @@ using namespace usdma::fuzz;
 using namespace usdma::net;
 
 static constexpr size_t said_most = sizeof(hello) + 2 * sizeof(frame) + sizeof(offer) + sizeof(u32);
-static constexpr u8 worker_address[40] = {1, 2, 3};
+static constexpr u8 worker_address[40] = {1, 2, 3}, stream_name[key_length] = {4};
 
 static void check(const handshake &h)
 {
 	must_hold(!h.done());
 	must_hold(h.needs() <= sizeof(offer) + address_most);
-	must_hold(h.output().size() <= said_most + sizeof(worker_address));
+	must_hold(h.output().size() <= said_most + sizeof(stream_name));
 }
 
 static int feed(handshake *h, bytes all, size_t piece)
@@ -49,13 +50,15 @@ static void talk(u8 how, bytes all)
 	job_key key;
 
 	key.set(secret);
-	handshake mine(me, {&key, {}, worker_address}, token);
+	const bool stream = me == side::client && how & 4;
+	handshake mine(me, {&key, {}, worker_address}, token, stream ? bytes(stream_name) : bytes());
 	memcpy(h.magic, magic, sizeof(magic));
 	h.version = htole32(protocol);
 	if (how & 2)
 		must_hold(!feed(&mine, bytes_of(h), sizeof(h)));
 	const int err = feed(&mine, all, 1 + (how >> 2));
-	must_hold(!err || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES || err == -EBUSY);
+	must_hold(!err || err == -EPROTO || err == -EPROTONOSUPPORT || err == -EACCES || err == -EBUSY ||
+		  (err == -ENOENT && me == side::client));
 	must_hold(!err || (*error_text() && !mine.needs()));
 	check(mine);
 }
@@ -70,6 +73,9 @@ static void check_message(message kind, const message_header &h, size_t length)
 		must_hold(length == key_length);
 		break;
 	case message::put:
+		must_hold(length <= part_most);
+		must_hold(h.pattern_size ? h.pattern_size == 8 && h.pattern % 8 == 0 : length != 0);
+		break;
 	case message::data:
 		must_hold(length && length <= part_most);
 		break;

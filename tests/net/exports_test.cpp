@@ -47,7 +47,8 @@ struct client final : receiver {
 /* Answers. */
 struct server final : receiver {
 	worker w;
-	exports all{w};
+	u64 signals = 0;
+	exports all{w, [this] { signals++; }};
 
 	void on_message(const incoming &in) override { all.serve(in); }
 };
@@ -118,13 +119,16 @@ struct pair {
 		assert_true(err || a.last.h.value == part_size);
 		return err;
 	}
-	int put(u32 slot, u64 id, u64 offset, const std::vector<u8> &what)
+	/* word: which is set afterwards; -1: none. */
+	int put(u32 slot, u64 id, u64 offset, const std::vector<u8> &what, s64 word = -1)
 	{
 		message_header h = {};
 
 		h.id = id;
 		h.offset = offset;
 		h.length = what.size();
+		h.pattern = word < 0 ? 0 : u64(word);
+		h.pattern_size = word < 0 ? 0 : 8;
 		return request(slot, message::put, h, what.data());
 	}
 	int get(u32 slot, u64 id, u64 offset, u64 n)
@@ -187,6 +191,37 @@ static void every_size(void **)
 		assert_int_equal(p.fill(slot, id, 16, MiB, pattern, size), 0);
 		assert_memory_equal(p.mem.data(), want.data(), file_size);
 	}
+}
+
+/* Data, then a word of 8 bytes: within the memory, at a multiple of 8. Data may be none. */
+static void words(void **)
+{
+	pair p;
+	const u32 slot = p.meet().first;
+	const u64 one = 1;
+	u64 id, signals = 0;
+
+	assert_int_equal(p.open(slot, &id), 0);
+	for (const u64 n : {u64(0), u64(1), 100 * KiB, MiB}) {
+		const std::vector<u8> what = random_bytes_of(n);
+		std::vector<u8> want = p.file();
+
+		std::copy(what.begin(), what.end(), want.begin() + part_at + 64);
+		memcpy(&want[part_at + 2 * MiB], &one, 8);
+		assert_int_equal(p.put(slot, id, 64, what, 2 * MiB), 0);
+		assert_memory_equal(p.mem.data(), want.data(), file_size);
+		assert_int_equal(p.b.signals, ++signals);
+		memset(p.mem.data() + part_at + 2 * MiB, 0, 8);
+	}
+	const std::vector<u8> before = p.file(), what = random_bytes_of(100);
+	for (const u64 word : {part_size, part_size - 7, ~u64(7) >> 1})
+		assert_true(p.put(slot, id, 0, what, s64(word)) < 0);
+	for (const u64 word : {1, 4, 12})
+		assert_int_equal(p.put(slot, id, 0, what, s64(word)), -EINVAL);
+	assert_int_equal(p.put(slot, id, part_size - 99, what, 0), -EFAULT);
+	assert_int_equal(p.put(slot, id + 1, 0, what, 0), -ENOENT);
+	assert_memory_equal(p.mem.data(), before.data(), file_size);
+	assert_int_equal(p.b.signals, signals);
 }
 
 /* Nothing is read or written outside of what was opened, nor by who has not opened it. */
@@ -384,9 +419,9 @@ static void random_messages(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(every_size), cmocka_unit_test(what_is_refused), cmocka_unit_test(withdrawn),
-		cmocka_unit_test(leaves),     cmocka_unit_test(files),           cmocka_unit_test(random_messages),
-		cmocka_unit_test(malformed),  cmocka_unit_test(announces_only),
+		cmocka_unit_test(every_size),      cmocka_unit_test(words),     cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(withdrawn),       cmocka_unit_test(leaves),    cmocka_unit_test(files),
+		cmocka_unit_test(random_messages), cmocka_unit_test(malformed), cmocka_unit_test(announces_only),
 	};
 
 	return cmocka_run_group_tests(tests, nullptr, nullptr);

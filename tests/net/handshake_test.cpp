@@ -10,6 +10,7 @@
 #include <cstring>
 #include <endian.h>
 #include <optional>
+#include <string>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,14 +34,20 @@ struct party {
 	std::vector<u8> address, token, heard;
 	std::optional<handshake> talk;
 
-	explicit party(side s, const std::vector<u8> &secret, size_t address_length = 40)
+	explicit party(side s, const std::vector<u8> &secret, size_t address_length = 40, bytes stream = {},
+		       const std::vector<u8> *listens = nullptr)
 		: address(random_words(address_length)), token(random_words(token_len))
 	{
 		identity who = {&key, {}, address};
 
+		who.listens = [](void *arg, bytes name) {
+			return arg && equal(name, *static_cast<std::vector<u8> *>(arg));
+		};
+		who.arg = const_cast<std::vector<u8> *>(listens);
+
 		key.set(secret);
 		memset(who.host, s == side::client ? 1 : 2, id_len);
-		talk.emplace(s, who, token.data());
+		talk.emplace(s, who, token.data(), stream);
 	}
 
 	/* In pieces of a random length. */
@@ -105,6 +112,42 @@ static void same_key(void **)
 	}
 }
 
+/* A connection to a name, for programs. */
+static void streams(void **)
+{
+	const std::vector<u8> secret = random_words(64), name = random_words(key_length),
+			      other = random_words(key_length);
+
+	for (const std::vector<u8> *listens : {&name, &other, static_cast<const std::vector<u8> *>(nullptr)}) {
+		party client(side::client, secret, 40, name), server(side::server, secret, 40, {}, listens);
+		const outcome o = meet(client, server);
+		const int want = listens == &name ? 0 : -ENOENT;
+
+		assert_int_equal(o.client, want);
+		assert_int_equal(o.server, want);
+		assert_true(client.talk->is_stream() && server.talk->is_stream());
+		assert_int_equal(client.talk->done() && server.talk->done(), !want);
+		assert_true(want || equal(server.talk->peer_address(), name));
+	}
+}
+
+/* Who has no key cannot make a stream of what another one has said, or a connection of peers of a stream. */
+static void streams_are_no_offers(void **)
+{
+	const std::vector<u8> secret = random_words(64), name = random_words(key_length);
+
+	for (const bool stream : {false, true}) {
+		party client(side::client, secret, key_length, stream ? bytes(name) : bytes()),
+			server(side::server, secret, 40, {}, &name);
+
+		assert_int_equal(server.feed(client.say()), 0);
+		assert_int_equal(client.feed(server.say()), 0);
+		std::vector<u8> said = client.say();
+		said[0] = u8(stream ? frame_kind::offer : frame_kind::stream);
+		assert_int_equal(server.feed(said), -EACCES);
+	}
+}
+
 /* The server learns it first, and the client hears of it; neither gets the other's address. */
 static void other_key(void **)
 {
@@ -148,7 +191,7 @@ static void other_version(void **)
 		memcpy(h.magic, magic, sizeof(magic));
 		h.version = htole32(protocol + 1);
 		assert_int_equal(mine.feed(bytes_of(h)), -EPROTONOSUPPORT);
-		assert_non_null(strstr(error_text(), "version 2"));
+		assert_non_null(strstr(error_text(), ("version " + std::to_string(protocol)).c_str()));
 		const std::vector<u8> said = mine.say();
 		/* The other side learns this one's version, and no proof. */
 		assert_true(said.size() < sizeof(hello) + sizeof(offer));
@@ -347,6 +390,8 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(same_key),
+		cmocka_unit_test(streams),
+		cmocka_unit_test(streams_are_no_offers),
 		cmocka_unit_test(other_key),
 		cmocka_unit_test(full),
 		cmocka_unit_test(other_version),

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -336,6 +337,23 @@ def test_off(s, a):
     s.add(helper_exits(here), "the helper exits with its program")
 
 
+def test_program(s, a):
+    """A usdma-net beside the library that others may write is not run."""
+    top, path = os.path.dirname(os.path.dirname(os.path.dirname(s.acl))), os.environ.get("LD_LIBRARY_PATH", "")
+    with tempfile.TemporaryDirectory(prefix="usdma-tree-") as tree:
+        for folder, file in (("lib/acl", s.acl), ("net", s.net)):
+            os.makedirs(os.path.join(tree, folder))
+            shutil.copy(file, os.path.join(tree, folder))
+        program = os.path.join(tree, "net/usdma-net")
+        for mode, owner, runs in ((0o757, 0, False), (0o755, 65534, False), (0o755, 0, True)):
+            os.chown(program, owner, 0)
+            os.chmod(program, mode)
+            with Agent(a, os.path.join(tree, "lib/acl/libascendcl.so"), s.env(a, LD_LIBRARY_PATH=f"{top}/lib/native:{path}")) as here:
+                code, text = here.failure("export", name="mem", size=2 * MIB)
+                s.add(not code if runs else code and "is not run" in text and not here.helpers(), f"usdma-net with mode {mode:o} of user {owner}: {'run' if runs else 'refused'}",
+                      f"{code} {text}")
+
+
 def helper_exits(agent, seconds=5):
     end = time.monotonic() + seconds
     while agent.helpers() and time.monotonic() < end:
@@ -448,6 +466,7 @@ def more(s, a, b, c, rng):
     test_freed(s, a, b)
     test_again(s, a, b)
     test_killed(s, a, b)
+    test_program(s, a)
 
 
 def main():

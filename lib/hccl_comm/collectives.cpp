@@ -3,6 +3,7 @@
 #include "lib/hccl_comm/comm.h"
 #include "lib/hccl_comm/group.h"
 #include "lib/hccl_comm/rules.h"
+#include "lib/hccl_comm/schedule.h"
 
 #include <algorithm>
 
@@ -10,9 +11,6 @@ namespace usdma::hccl_comm {
 namespace {
 
 using ::hccl::element_bytes;
-
-/* An AllReduce of less is by one exchange of all with all, which costs less than two of shares. */
-constexpr u64 small_bytes = 32 << 10;
 
 /* Between begin and end: whatever the stream, operations follow each other. */
 template <class F> HcclResult submit(comm *c, aclrtStream stream, F f)
@@ -48,6 +46,10 @@ template <class F> HcclResult run(HcclComm handle, aclrtStream stream, F f)
 	if (!c)
 		return because(HCCL_E_PTR, "comm is not a communicator of this process");
 	const std::lock_guard hold(c->order);
+	if (capturing(stream) && c->remote_slot)
+		return capture_failed(
+			stream,
+			because(HCCL_E_NOT_SUPPORT, "a graph cannot record operations of a group on several machines"));
 	if (capturing(stream))
 		return record(c, stream, f);
 	if (HcclResult ret = operation_begin(c, stream))
@@ -81,44 +83,6 @@ u64 ranks_of(HcclComm handle)
 	return c ? c->size : 0;
 }
 
-/* Parts of a buffer, one for each rank but this one. */
-struct parts {
-	transfer list[max_ranks];
-	u32 count = 0;
-
-	void add(u32 peer, char *at, u64 bytes)
-	{
-		if (bytes)
-			list[count++] = {peer, at, bytes};
-	}
-};
-
-char *bytes_at(const void *p)
-{
-	return static_cast<char *>(const_cast<void *>(p));
-}
-
-/* Where in a buffer the part of each rank is, and how much. */
-struct layout {
-	const u64 *counts, *offsets; /* null: `each`, one after the other */
-	u64 each, element;
-	char *base;
-
-	u64 bytes(u32 rank) const { return (counts ? counts[rank] : each) * element; }
-	char *at(u32 rank) const { return base + (counts ? offsets[rank] : each * rank) * element; }
-};
-
-layout even(const void *base, u64 each, HcclDataType type)
-{
-	return {nullptr, nullptr, each, element_bytes(type), bytes_at(base)};
-}
-
-layout by_arrays(const void *base, const void *counts, const void *offsets, HcclDataType type)
-{
-	return {static_cast<const u64 *>(counts), static_cast<const u64 *>(offsets), 0, element_bytes(type),
-		bytes_at(base)};
-}
-
 HcclResult check_part(const char *name, const layout &l, u32 rank)
 {
 	u64 end;
@@ -142,66 +106,6 @@ HcclResult check_layout(const char *name, const layout &l, u32 ranks)
 HcclResult check_arrays(const void *counts, const void *offsets)
 {
 	return counts && offsets ? HCCL_SUCCESS : because(HCCL_E_PTR, "counts or displacements are NULL");
-}
-
-/* Of the elements of a buffer that all ranks have, as equal as may be: the first ranks' shares are the longer ones. */
-struct shares {
-	u64 counts[max_ranks], offsets[max_ranks];
-
-	shares(u64 count, u32 ranks)
-	{
-		for (u32 r = 0; r < ranks; r++) {
-			counts[r] = count / ranks + (r < count % ranks);
-			offsets[r] = r ? offsets[r - 1] + counts[r - 1] : 0;
-		}
-	}
-	layout of(char *base, u64 element) const { return {counts, offsets, 0, element, base}; }
-};
-
-/* Each rank gets its part of all ranks', reduced. */
-HcclResult reduce_scatter(work *w, const layout &from, char *to, const reduction &by)
-{
-	const u32 own = w->c->rank;
-	parts give, take;
-
-	for (u32 r = 0; r < w->c->size; r++)
-		if (r != own) {
-			give.add(r, from.at(r), from.bytes(r));
-			take.add(r, to, from.bytes(own));
-		}
-	if (HcclResult ret = copy_local(w, to, from.at(own), from.bytes(own)))
-		return ret;
-	return exchange(w, give.list, give.count, take.list, take.count, &by);
-}
-
-/* Each rank's part to all. */
-HcclResult all_gather(work *w, char *from, const layout &to)
-{
-	const u32 own = w->c->rank;
-	parts give, take;
-
-	for (u32 r = 0; r < w->c->size; r++)
-		if (r != own) {
-			give.add(r, from, to.bytes(own));
-			take.add(r, to.at(r), to.bytes(r));
-		}
-	if (HcclResult ret = copy_local(w, to.at(own), from, to.bytes(own)))
-		return ret;
-	return exchange(w, give.list, give.count, take.list, take.count);
-}
-
-HcclResult all_reduce(work *w, char *dst, char *src, u64 count, const reduction &by)
-{
-	const comm *c = w->c;
-	const u64 bytes = count * by.element;
-
-	if (bytes <= std::min(small_bytes, c->slot_bytes))
-		return reduce_in_slots(w, dst, src, bytes, by);
-	const shares each(count, c->size);
-	const layout to = each.of(dst, by.element);
-	if (HcclResult ret = reduce_scatter(w, each.of(src, by.element), to.at(c->rank), by))
-		return ret;
-	return all_gather(w, to.at(c->rank), to);
 }
 
 HcclResult all_to_all(work *w, const layout &from, const layout &to)
@@ -491,18 +395,7 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
 			ret = ret ? ret : check_rank("root", root, c.size);
 			return ret ? ret : check_memory("buf", buf, count * element_bytes(dataType));
 		},
-		[=](work *w) {
-			/* The same part for each. */
-			parts all;
-			const transfer own = {root, bytes_at(buf), count * element_bytes(dataType)};
-
-			if (w->c->rank != root)
-				return exchange(w, nullptr, 0, &own, 1);
-			for (u32 r = 0; r < w->c->size; r++)
-				if (r != root)
-					all.add(r, own.at, own.bytes);
-			return exchange(w, all.list, all.count, nullptr, 0);
-		});
+		[=](work *w) { return broadcast(w, root, bytes_at(buf), count * element_bytes(dataType)); });
 }
 
 HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDataType dataType, uint32_t root,

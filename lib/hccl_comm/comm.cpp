@@ -71,6 +71,8 @@ void destroy(comm *c)
 	wait_unused(c);
 	monitor_end(c);
 	c->sided.reset();
+	if (c->handle && !c->error)
+		remote_leave(c);
 	drop_resources(c);
 	if (c->owns_device)
 		(void)aclrtResetDevice(c->device);
@@ -191,7 +193,7 @@ HcclResult init_all(u32 ndev, const s32 *devices, HcclComm *comms)
 		return because(HCCL_E_PARA, "ndev is %u: 1 to %u", ndev, max_ranks);
 	if (HcclResult ret = check_devices(ndev, devices))
 		return ret;
-	if (HcclResult ret = make_root(&root))
+	if (HcclResult ret = make_root(&root, false))
 		return ret;
 	for (u32 i = 0; i < ndev; i++)
 		all[i] = {&root, ndev, i, devices[i], &comms[i], {}, {}, false};
@@ -335,7 +337,7 @@ using usdma::u32;
 HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo)
 {
 	return called(__func__,
-		      [=] { return rootInfo ? make_root(rootInfo) : because(HCCL_E_PTR, "rootInfo is NULL"); });
+		      [=] { return rootInfo ? make_root(rootInfo, true) : because(HCCL_E_PTR, "rootInfo is NULL"); });
 }
 
 HcclResult HcclCommInitRootInfo(uint32_t nRanks, const HcclRootInfo *rootInfo, uint32_t rank, HcclComm *out)

@@ -13,8 +13,10 @@
  *	                                records the sender's taken
  *
  * all of it in the ranks' streams. At the end of an operation are waits for the slots that were not waited for. From
- *then on no peer will touch this rank's memory or notifies until the next operation: so each operation starts with
- *clear notifies, and a communicator can be destroyed without another rank.
+ * then on no peer will touch this rank's memory or notifies until the next operation: so each operation starts with
+ * clear notifies, and a communicator can be destroyed without another rank.
+ *
+ * Of ranks on other machines remote.h has the slots and words.
  */
 #pragma once
 
@@ -22,6 +24,7 @@
 #include "driver/base/types.h"
 #include "driver/base/unique_fd.h"
 #include "lib/hccl_comm/cause.h"
+#include "lib/hccl_comm/remote.h"
 
 #include <hccl.h>
 
@@ -32,7 +35,7 @@
 
 namespace usdma::hccl_comm {
 
-inline constexpr u32 max_ranks = 64;
+inline constexpr u32 max_ranks = 64, no_rank = 0xff;
 inline constexpr size_t key_len = 65;
 /* Slots a peer: the copies of one piece run while another is taken, whichever rank is ahead. */
 inline constexpr u32 depth = 2;
@@ -42,7 +45,8 @@ struct rank_info {
 	u32 rank;
 	s32 pid, device;
 	u64 process; /* random: in another PID namespace another process may have the same pid */
-	u64 slot_bytes;
+	u64 slot_bytes, buffer_bytes;
+	u8 host[16]; /* lib/share/fabric.h */
 	void *memory;
 	char key[key_len];
 };
@@ -61,6 +65,7 @@ struct slot_info {
 /* The same for all slots of one peer. */
 struct pair_info {
 	slot_info slots[depth];
+	remote_info remote; /* to ranks of other machines */
 };
 
 struct peer {
@@ -69,6 +74,13 @@ struct peer {
 	aclrtNotify arrived[depth] = {}, taken[depth] = {}; /* the peer's for this rank */
 	char *slots = nullptr;                              /* in the peer's memory, for this rank */
 	void *memory = nullptr;                             /* the peer's, if it is imported from another process */
+
+	/* Of another machine: remote.h. */
+	bool remote = false, is_open = false;
+	u32 here = 0, there = 0,
+	    there_peers = 0; /* its number among this rank's such peers, and this rank's among its */
+	u64 opened = 0;
+	core::net_address at{};
 };
 
 /* The stream of an operation, and the context to which that belongs. */
@@ -89,8 +101,9 @@ struct window {
 struct root_info {
 	char magic[8];
 	u8 boot_id[16], cookie[16];
-	char name[64];   /* of a socket */
-	bool fixed_name; /* all ranks know it beforehand: rank 0 listens */
+	char name[64];        /* of a socket */
+	bool fixed_name;      /* all ranks know it beforehand: rank 0 listens */
+	core::net_address at; /* where ranks of other machines connect; family 0: they do not */
 };
 
 /* What one-sided operations keep of a communicator (lib/hcomm). */
@@ -100,20 +113,31 @@ struct one_sided {
 	virtual bool has_bound() = 0;
 };
 
+/* Ranks by machine, if there are several with as many ranks each; else rows is 0. */
+struct grid {
+	u32 rows = 0, columns = 0, row = 0, column = 0; /* the last two: of this rank */
+	u32 ranks[max_ranks] = {};
+};
+
 struct comm {
 	u32 rank = 0, size = 0;
 	s32 device = 0;
 	aclrtContext context = nullptr;
 	char name[COMM_NAME_MAX_LENGTH] = {};
-	root_info root{}; /* of the group's first meeting */
+	root_info root{};       /* of the group's first meeting, … */
+	u8 first_host[16] = {}; /* … which says where rank 0 is */
+	core::net_address first_at{};
 	u32 meetings = 0; /* HcclCommResume() has made; changed under state */
 	u64 buffer_bytes = 0;
-	u64 slot_bytes = 0;     /* the smallest of all ranks': the largest piece of a transfer */
+	u64 slot_bytes = 0; /* the smallest of all ranks': the largest piece of a transfer */
+	grid at;
+	u64 remote_slot = 0;    /* 0: all ranks are on one machine; else the same on all ranks */
 	u32 wait_s = 0;         /* 0: no limit */
 	void *block = nullptr;  /* device memory, with */
 	char *memory = nullptr; /* the slots, `depth` for each peer */
 	rank_info own{};
-	std::unique_ptr<peer[]> peers; /* by rank; the own one is unused */
+	std::unique_ptr<peer[]> peers;        /* by rank; the own one is unused */
+	std::unique_ptr<remote_group> remote; /* this rank has peers on other machines */
 
 	void *reducer = nullptr;   /* an HcclDispatcher */
 	aclrtEvent done = nullptr; /* recorded at the end of each operation */
@@ -122,6 +146,7 @@ struct comm {
 	std::mutex monitoring;           /* starts and stops of the monitor; outside state */
 	std::mutex order;                /* of operations */
 	bool touched = false;            /* under order: the operation has submitted something */
+	u32 about = no_rank;             /* the monitor's: the rank that is lost */
 	std::mutex state;                /* the next ones; innermost */
 	HcclResult error = HCCL_SUCCESS; /* the first */
 	cause why;                       /* of error */
@@ -215,7 +240,12 @@ HcclResult enable_both(s32 own, s32 other);
 
 /* ---- join.cpp ----------------------------------------------------------------------------------------- */
 
-HcclResult make_root(HcclRootInfo *out);
+/* remote: ranks of other machines may come. */
+HcclResult make_root(HcclRootInfo *out, bool remote);
+/* Where the first of these ranks of the group is, if it accepts those of a new one. */
+HcclResult find_root(const comm *c, const u32 *ranks, u32 count, root_info *root);
+/* The same of all ranks, whatever has become of the group. */
+HcclResult find_root(const comm *c, root_info *root);
 /* Of a group whose ranks know its name beforehand: the cookie is a hash of the parts. */
 root_info fixed_root(std::initializer_list<std::pair<const void *, size_t>> parts);
 /* HCCL_CONNECT_TIMEOUT. */

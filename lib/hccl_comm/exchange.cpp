@@ -35,7 +35,9 @@ HcclResult wait(work *w, aclrtNotify notify)
 /* The same on both ranks of a transfer. */
 u64 piece_of(const comm *c, const transfer &t)
 {
-	return std::min(c->slot_bytes, std::clamp(std::bit_floor(t.bytes / pieces), least_piece, most_piece));
+	const u64 most = c->peers[t.peer].remote ? c->remote_slot : c->slot_bytes;
+
+	return std::min(most, std::clamp(std::bit_floor(t.bytes / pieces), least_piece, most_piece));
 }
 
 /* The part of a transfer that the round moves; a transfer of no bytes has one round, as a signal. */
@@ -48,10 +50,24 @@ bool in_round(const comm *c, const transfer &t, u64 round, u64 *from, u64 *len)
 	return *len || (!t.bytes && !round);
 }
 
+u32 depth_of(const hccl_comm::peer &p)
+{
+	return p.remote ? remote_depth : depth;
+}
+
 HcclResult wait_taken(work *w, u32 peer, u32 slot)
 {
+	const hccl_comm::peer &p = w->c->peers[peer];
+
 	w->flows[peer].owed &= u8(~(1u << slot));
-	return wait(w, w->c->peers[peer].mine.slots[slot].taken);
+	return p.remote ? remote_wait_taken(w, p, slot) : wait(w, p.mine.slots[slot].taken);
+}
+
+HcclResult set_taken(work *w, u32 peer, u32 slot)
+{
+	const hccl_comm::peer &p = w->c->peers[peer];
+
+	return p.remote ? remote_set_taken(w, p, slot) : record(w, p.taken[slot]);
 }
 
 HcclResult put(work *w, u32 peer, char *at, u64 len)
@@ -63,10 +79,12 @@ HcclResult put(work *w, u32 peer, char *at, u64 len)
 	if (f.owed >> slot & 1)
 		if (HcclResult ret = wait_taken(w, peer, slot))
 			return ret;
+	f.owed |= u8(1u << slot);
+	f.sent = u8((f.sent + 1) % depth_of(p));
+	if (p.remote)
+		return remote_put(w, p, slot, at, len);
 	if (HcclResult ret = copy_local(w, p.slots + p.is.slot_bytes * slot, at, len))
 		return ret;
-	f.owed |= u8(1u << slot);
-	f.sent = u8((f.sent + 1) % depth);
 	return record(w, p.arrived[slot]);
 }
 
@@ -75,11 +93,16 @@ HcclResult arrive(work *w, u32 peer, u32 *slot, char **at)
 {
 	flow &f = w->flows[peer];
 	const comm *c = w->c;
+	const hccl_comm::peer &p = c->peers[peer];
 
 	*slot = f.got;
+	f.got = u8((f.got + 1) % depth_of(p));
+	if (p.remote) {
+		*at = remote_arrived(c, p, *slot);
+		return remote_wait_arrived(w, p, *slot);
+	}
 	*at = c->memory + c->own.slot_bytes * (index_of(peer, c->rank) * depth + *slot);
-	f.got = u8((f.got + 1) % depth);
-	return wait(w, c->peers[peer].mine.slots[*slot].arrived);
+	return wait(w, p.mine.slots[*slot].arrived);
 }
 
 HcclResult reduce_into(work *w, char *dst, char *src, u64 bytes, const reduction &by)
@@ -87,6 +110,8 @@ HcclResult reduce_into(work *w, char *dst, char *src, u64 bytes, const reduction
 	::hccl::Stream wrapped(w->stream);
 
 	w->c->touched = true;
+	if (w->c->remote)
+		return remote_reduce(w, dst, src, bytes, by);
 	return HcclReduceAsync(w->c->reducer, src, bytes / by.element, by.type, by.op, wrapped, dst,
 			       INVALID_VALUE_RANKID, ::hccl::LinkType::LINK_ONCHIP, INLINE_REDUCE_BIT) ?
 		       because(HCCL_E_RUNTIME, "a reduction could not be submitted") :
@@ -102,7 +127,7 @@ HcclResult get(work *w, u32 peer, char *at, u64 len, const reduction *by)
 		return ret;
 	if (HcclResult ret = by ? reduce_into(w, at, from, len, *by) : copy_local(w, at, from, len))
 		return ret;
-	return record(w, w->c->peers[peer].taken[slot]);
+	return set_taken(w, peer, slot);
 }
 
 HcclResult put_round(work *w, const transfer *out, u32 outs, u64 round)
@@ -157,7 +182,9 @@ HcclResult copy_local(work *w, void *dst, const void *src, u64 bytes)
 {
 	if (dst == src || !bytes)
 		return HCCL_SUCCESS;
-	if (aclError code = aclrtMemcpyAsync(dst, bytes, src, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, w->stream))
+	/* Slots for other machines are host memory. */
+	const auto kind = w->c->remote ? ACL_MEMCPY_DEFAULT : ACL_MEMCPY_DEVICE_TO_DEVICE;
+	if (aclError code = aclrtMemcpyAsync(dst, bytes, src, bytes, kind, w->stream))
 		return acl_failed("aclrtMemcpyAsync", code);
 	w->c->touched = true;
 	return HCCL_SUCCESS;
@@ -200,13 +227,13 @@ HcclResult reduce_in_slots(work *w, char *dst, char *src, u64 bytes, const reduc
 	if (!c->rank)
 		return HCCL_SUCCESS;
 	const HcclResult ret = copy_local(w, dst, sum, bytes);
-	return ret ? ret : record(w, c->peers[0].taken[slot]);
+	return ret ? ret : set_taken(w, 0, slot);
 }
 
 HcclResult drain(work *w)
 {
 	for (u32 r = 0; r < w->c->size; r++)
-		for (u32 slot = 0; slot < depth; slot++)
+		for (u32 slot = 0; slot < std::max(depth, remote_depth); slot++)
 			if (w->flows[r].owed >> slot & 1)
 				if (HcclResult ret = wait_taken(w, r, slot))
 					return ret;

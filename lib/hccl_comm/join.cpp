@@ -23,9 +23,9 @@
 namespace usdma::hccl_comm {
 namespace {
 
-constexpr char root_magic[8] = "usdmaR1";
+constexpr char root_magic[8] = "usdmaR2";
 constexpr u64 connect_s = 120, hello_ms = 5000;
-constexpr int retry_ms = 10;
+constexpr int retry_ms = 10, remote_retry_ms = 200;
 
 /* The first message of a rank. */
 struct hello {
@@ -37,9 +37,14 @@ struct hello {
 
 /* ---- root infos that no rank has joined yet --------------------------------------------------------------- */
 
+/* Sockets for ranks of this machine, and for those of others (remote.h), if such may come. */
+struct listening {
+	unique_fd here, remote;
+};
+
 struct listener {
 	root_info root = {};
-	unique_fd fd;
+	listening at;
 	u64 made = 0; /* in the order of */
 };
 
@@ -91,14 +96,22 @@ HcclResult listen_fixed(const root_info &root, unique_fd *out, deadline until)
 }
 
 /* The listener of a root info of this process, once. */
-unique_fd take_listener(const root_info &root)
+listening take_listener(const root_info &root)
 {
 	const std::lock_guard hold(lock);
 
 	for (listener &l : listeners)
-		if (l.fd.valid() && !memcmp(&l.root, &root, sizeof(root)))
-			return std::move(l.fd);
-	return unique_fd();
+		if (l.at.here.valid() && !memcmp(&l.root, &root, sizeof(root)))
+			return std::move(l.at);
+	return {};
+}
+
+bool is_here(const root_info &root)
+{
+	u8 here[16];
+
+	core::fabric_boot_id(here);
+	return !memcmp(root.boot_id, here, sizeof(here));
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
@@ -184,11 +197,11 @@ struct roll {
  * Another program's connection is dropped, a rank that does not fit is answered. HCCL_E_REMOTE: a connection ended
  * before it said what it is: a rank, most likely.
  */
-HcclResult take_in(comm *c, const root_info &root, unique_fd fd, roll *all, deadline until)
+HcclResult take_in(comm *c, const root_info &root, unique_fd fd, bool remote, roll *all, deadline until)
 {
 	hello h;
 
-	if (!same_user(fd.get()))
+	if (!remote && !same_user(fd.get()))
 		return HCCL_SUCCESS;
 	until = deadline::sooner(until, deadline::in_ms(hello_ms)); /* one that is silent does not stop the others */
 	if (HcclResult ret = get(fd.get(), &h, 1, until))
@@ -224,9 +237,25 @@ HcclResult check_ended(const pollfd *fds, u32 n)
 	return HCCL_SUCCESS;
 }
 
-HcclResult collect(comm *c, const root_info &root, int listening, roll *all, deadline until)
+HcclResult take_local(comm *c, const root_info &root, int listening, roll *all, deadline until)
 {
-	pollfd fds[max_ranks + 1];
+	unique_fd fd(fd_above_stdio(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)));
+
+	return fd.valid() ? take_in(c, root, std::move(fd), false, all, until) : HCCL_SUCCESS;
+}
+
+HcclResult take_remote(comm *c, const root_info &root, int listening, roll *all, deadline until)
+{
+	unique_fd fd;
+
+	if (HcclResult ret = remote_accept(listening, &fd))
+		return ret;
+	return fd.valid() ? take_in(c, root, std::move(fd), true, all, until) : HCCL_SUCCESS;
+}
+
+HcclResult collect(comm *c, const root_info &root, const listening &at, roll *all, deadline until)
+{
+	pollfd fds[max_ranks + 2];
 
 	while (const u32 n = missing(c)) {
 		if (until.passed())
@@ -234,17 +263,16 @@ HcclResult collect(comm *c, const root_info &root, int listening, roll *all, dea
 				       c->size);
 		for (u32 r = 0; r < c->size; r++)
 			fds[r] = {c->sockets[r].get(), POLLIN, 0};
-		fds[c->size] = {listening, POLLIN, 0};
-		if (poll(fds, c->size + 1, until.left_ms(1000)) <= 0)
+		fds[c->size] = {at.here.get(), POLLIN, 0};
+		fds[c->size + 1] = {at.remote.get(), POLLIN, 0};
+		if (poll(fds, c->size + 2, until.left_ms(1000)) <= 0)
 			continue;
-		if (HcclResult ret = check_ended(fds, c->size))
-			return ret;
-		if (!fds[c->size].revents)
-			continue;
-		unique_fd fd(fd_above_stdio(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)));
-		if (!fd.valid())
-			continue;
-		if (HcclResult ret = take_in(c, root, std::move(fd), all, until))
+		HcclResult ret = check_ended(fds, c->size);
+		if (!ret && fds[c->size].revents)
+			ret = take_local(c, root, at.here.get(), all, until);
+		if (!ret && fds[c->size + 1].revents)
+			ret = take_remote(c, root, at.remote.get(), all, until);
+		if (ret)
 			return ret;
 	}
 	return HCCL_SUCCESS;
@@ -304,7 +332,7 @@ HcclResult agree(comm *c, HcclResult own, deadline until)
 	return own;
 }
 
-HcclResult accept_all(comm *c, const root_info &root, unique_fd listening, pair_info *mine, deadline until)
+HcclResult accept_all(comm *c, const root_info &root, listening at, pair_info *mine, deadline until)
 {
 	roll all = {std::unique_ptr<rank_info[]>(new (std::nothrow) rank_info[c->size]),
 		    std::unique_ptr<pair_info[]>(new (std::nothrow) pair_info[size_t(c->size) * c->size])};
@@ -314,9 +342,9 @@ HcclResult accept_all(comm *c, const root_info &root, unique_fd listening, pair_
 		return HCCL_E_MEMORY;
 	c->socket_count = c->size;
 	all.ranks[c->rank] = c->own;
-	if (HcclResult ret = collect(c, root, listening.get(), &all, until))
+	if (HcclResult ret = collect(c, root, at, &all, until))
 		return ret;
-	listening.reset(); /* before any rank goes on: it may connect to the next group of that name */
+	at = {}; /* before any rank goes on: it may connect to the next group of that name */
 	if (HcclResult ret = meet_all(c, &all, mine, until))
 		return ret;
 	if (HcclResult ret = hand_out(c, all, mine, until))
@@ -342,9 +370,29 @@ int connect_once(const root_info &root, unique_fd *out)
 	return 0;
 }
 
+/* As connect_to(). */
+HcclResult connect_remote(const root_info &root, unique_fd *out, deadline until)
+{
+	HcclResult ret;
+	bool later;
+
+	while ((ret = remote_connect(root, out, &later)) && later && root.fixed_name && !until.passed())
+		poll(nullptr, 0, remote_retry_ms);
+	if (!ret || !later)
+		return ret;
+	return root.fixed_name ?
+		       because(HCCL_E_TIMEOUT, "rank 0 (host %s) has not joined within HCCL_CONNECT_TIMEOUT",
+			       remote_address(root.at).text) :
+		       because(ret, "the process of HcclGetRootInfo (host %s) has ended, or the group has met already",
+			       remote_address(root.at).text);
+}
+
 HcclResult connect_to(const root_info &root, unique_fd *out, deadline until)
 {
 	int err;
+
+	if (!is_here(root))
+		return connect_remote(root, out, until);
 
 	/* With a fixed name rank 0 may come later; a root info is made before the others know it. */
 	while ((err = connect_once(root, out)) == -ECONNREFUSED && root.fixed_name && !until.passed())
@@ -364,7 +412,7 @@ HcclResult say_hello(const comm *c, const root_info &root, deadline until)
 	const int fd = c->sockets[0].get();
 	hello h{};
 
-	if (!same_user(fd))
+	if (is_here(root) && !same_user(fd))
 		return because(HCCL_E_TCP_CONNECT, "the root info's process is another user's");
 	memcpy(h.magic, root_magic, sizeof(h.magic));
 	memcpy(h.cookie, root.cookie, sizeof(h.cookie));
@@ -423,7 +471,7 @@ listener *free_listener()
 	listener *oldest = listeners;
 
 	for (listener &l : listeners) {
-		if (!l.fd.valid())
+		if (!l.at.here.valid())
 			return &l;
 		oldest = l.made < oldest->made ? &l : oldest;
 	}
@@ -443,6 +491,13 @@ void name_root(root_info *root, const char *kind, int number)
 
 	snprintf(root->name, sizeof(root->name), "usdma-hccl-%s%d-%02x%02x%02x%02x%02x%02x%02x%02x", kind, number, c[0],
 		 c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+}
+
+HcclResult listen_remote(root_info *root, listening *at)
+{
+	const HcclResult ret = remote_here(&root->at);
+
+	return ret ? ret : remote_listen(*root, &at->remote);
 }
 
 /* FNV-1a with 64 bits, from a start of its own for each half of the cookie. */
@@ -481,48 +536,85 @@ root_info fixed_root(std::initializer_list<std::pair<const void *, size_t>> part
 	return root;
 }
 
-HcclResult make_root(HcclRootInfo *out)
+HcclResult make_root(HcclRootInfo *out, bool remote)
 {
 	root_info root{};
-	unique_fd fd;
+	listening at;
 
 	start_root(&root);
 	if (getrandom(root.cookie, sizeof(root.cookie), 0) != ssize_t(sizeof(root.cookie)))
 		return because(HCCL_E_SYSCALL, "no random numbers: %s", strerrordesc_np(errno));
 	name_root(&root, "", getpid());
-	if (int err = listen_at(root, &fd))
+	if (int err = listen_at(root, &at.here))
 		return no_listener(err);
+	if (HcclResult ret = remote && core::net_is_on() ? listen_remote(&root, &at) : HCCL_SUCCESS)
+		return ret;
 	const std::lock_guard hold(lock);
 	listener *l = free_listener();
 	l->root = root;
-	l->fd = std::move(fd);
+	l->at = std::move(at);
 	l->made = ++last_made;
 	memset(out, 0, sizeof(*out));
 	memcpy(out, &root, sizeof(root));
 	return HCCL_SUCCESS;
 }
 
+HcclResult find_root(const comm *c, const u32 *ranks, u32 count, root_info *root)
+{
+	const peer &first = c->peers[ranks[0]];
+	bool remote = false;
+
+	for (u32 i = 0; i < count; i++)
+		remote |= c->peers[ranks[i]].remote;
+	if (ranks[0] == c->rank)
+		return remote ? remote_here(&root->at) : HCCL_SUCCESS;
+	memcpy(root->boot_id, first.is.host, sizeof(root->boot_id));
+	root->at = first.at;
+	return HCCL_SUCCESS;
+}
+
+HcclResult find_root(const comm *c, root_info *root)
+{
+	if (!c->rank)
+		return c->remote_slot ? remote_here(&root->at) : HCCL_SUCCESS;
+	memcpy(root->boot_id, c->first_host, sizeof(root->boot_id));
+	root->at = c->first_at;
+	return HCCL_SUCCESS;
+}
+
+static void note_first(comm *c)
+{
+	if (!c->rank)
+		return;
+	memcpy(c->first_host, c->peers[0].is.host, sizeof(c->first_host));
+	c->first_at = c->peers[0].at;
+}
+
 HcclResult join(comm *c, const root_info &root)
 {
 	const deadline until = deadline::in_ms(connect_seconds() * 1000);
 	pair_info mine[max_ranks] = {};
-	u8 here[16];
 
-	core::fabric_boot_id(here);
 	if (memcmp(root.magic, root_magic, sizeof(root.magic)))
 		return because(HCCL_E_PARA, "it is no root info of HcclGetRootInfo");
-	if (memcmp(root.boot_id, here, sizeof(here)))
-		return because(HCCL_E_NOT_SUPPORT, "the root info is of another host");
 	/* First: if this rank fails, it is closed, and the others fail at once. */
-	unique_fd listening = take_listener(root);
-	if (root.fixed_name && !c->rank && c->size > 1)
-		if (HcclResult ret = listen_fixed(root, &listening, until))
+	listening at = take_listener(root);
+	if (root.fixed_name && !c->rank && c->size > 1) {
+		HcclResult ret = listen_fixed(root, &at.here, until);
+		ret = ret || !root.at.family ? ret : remote_listen(root, &at.remote);
+		if (ret)
 			return ret;
+	} else if (HcclResult ret = is_here(root) ? HCCL_SUCCESS : remote_possible(root)) {
+		return ret;
+	}
 	if (HcclResult ret = make_resources(c))
 		return ret;
-	return listening.valid() || (root.fixed_name && !c->rank) ?
-		       accept_all(c, root, std::move(listening), mine, until) :
-		       connect_and_meet(c, root, mine, until);
+	const bool accepts = at.here.valid() || (root.fixed_name && !c->rank);
+	const HcclResult ret = accepts ? accept_all(c, root, std::move(at), mine, until) :
+					 connect_and_meet(c, root, mine, until);
+	if (!ret)
+		note_first(c);
+	return ret;
 }
 
 } // namespace usdma::hccl_comm

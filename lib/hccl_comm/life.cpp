@@ -46,10 +46,12 @@ HcclResult make_part(const comm *c, u32 count, const u32 *ranks, u64 id, u32 own
 	if (HcclResult ret = read_options(config, &o))
 		return ret;
 	snprintf(name, sizeof(name), "%s_sub_%llu", c->name, static_cast<unsigned long long>(id));
-	const root_info root = fixed_root({{c->root.cookie, sizeof(c->root.cookie)},
-					   {&id, sizeof(id)},
-					   {ranks, count * sizeof(*ranks)},
-					   {o.name, strlen(o.name)}});
+	root_info root = fixed_root({{c->root.cookie, sizeof(c->root.cookie)},
+				     {&id, sizeof(id)},
+				     {ranks, count * sizeof(*ranks)},
+				     {o.name, strlen(o.name)}});
+	if (HcclResult ret = find_root(c, ranks, count, &root))
+		return ret;
 	return make_comm(count, own, root, o, name, out);
 }
 
@@ -118,10 +120,12 @@ void drop_sockets(comm *c)
 HcclResult meet_again(comm *c)
 {
 	const u32 meeting = c->meetings + 1;
-	const root_info root = fixed_root({{c->root.cookie, sizeof(c->root.cookie)},
-					   {c->root.name, strlen(c->root.name)},
-					   {&meeting, sizeof(meeting)}});
+	root_info root = fixed_root({{c->root.cookie, sizeof(c->root.cookie)},
+				     {c->root.name, strlen(c->root.name)},
+				     {&meeting, sizeof(meeting)}});
 
+	if (HcclResult ret = find_root(c, &root))
+		return ret;
 	monitor_end(c);
 	drop_resources(c);
 	drop_sockets(c);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <poll.h>
 #include <sys/socket.h>
 #include <utility>
@@ -24,6 +25,7 @@ struct notice {
 	word what;
 	u8 rank;
 	u16 result;
+	u8 about, unused[3]; /* the rank that was lost, or no_rank */
 };
 
 void notify_others(comm *c, const notice &n)
@@ -35,19 +37,40 @@ void notify_others(comm *c, const notice &n)
 
 void notify_failed(comm *c, HcclResult why)
 {
-	notify_others(c, {failed, u8(c->rank), u16(why)});
+	notify_others(c, {failed, u8(c->rank), u16(why), u8(c->about), {}});
 }
 
 /* The accepting rank has a socket for each rank, the others one, to that rank. */
-HcclResult lost(const comm *c, u32 socket)
+HcclResult lost(comm *c, u32 socket)
 {
-	if (c->socket_count == c->size)
-		return because(HCCL_E_REMOTE, "rank %u is lost: its process ended, or it closed its socket", socket);
-	return because(HCCL_E_REMOTE, "the rank that made the root info is lost: its process ended");
+	const bool remote = c->root.at.family;
+
+	if (c->socket_count != c->size)
+		return because(HCCL_E_REMOTE, "the rank that made the root info%s%s%s is lost: its process ended",
+			       remote ? " (host " : "", remote ? remote_address(c->root.at).text : "",
+			       remote ? ")" : "");
+	c->about = socket;
+	return because(HCCL_E_REMOTE, "rank %u%s is lost: its process ended, or it closed its socket", socket,
+		       remote_host(c, socket).text);
+}
+
+HcclResult heard_failure(const comm *c, const notice &n)
+{
+	const u32 rank = n.rank < c->size ? n.rank : 0;
+	char about[96] = "";
+
+	if (n.about < c->size)
+		snprintf(about, sizeof(about), ": rank %u%s", n.about, remote_host(c, n.about).text);
+	return because(HCCL_E_REMOTE, "rank %u%s has failed: %d (%s%s)", n.rank, remote_host(c, rank).text, n.result,
+		       n.result == HCCL_E_TIMEOUT ? "an operation took too long" :
+		       n.result == HCCL_E_REMOTE  ? "it lost another rank" :
+		       n.result == HCCL_E_NETWORK ? "its usdma-net has ended" :
+						    "an operation failed in part",
+		       about);
 }
 
 /* An error: the group has failed. left: the rank has been destroyed. */
-HcclResult hear(const comm *c, u32 socket, bool *left)
+HcclResult hear(comm *c, u32 socket, bool *left)
 {
 	notice n;
 	const ssize_t len = recv(c->sockets[socket].get(), &n, sizeof(n), MSG_DONTWAIT);
@@ -59,10 +82,7 @@ HcclResult hear(const comm *c, u32 socket, bool *left)
 		return HCCL_SUCCESS;
 	if (len != sizeof(n))
 		return lost(c, socket);
-	return because(HCCL_E_REMOTE, "rank %u has failed: %d (%s)", n.rank, n.result,
-		       n.result == HCCL_E_TIMEOUT ? "an operation took too long" :
-		       n.result == HCCL_E_REMOTE  ? "it lost another rank" :
-						    "an operation failed in part");
+	return heard_failure(c, n);
 }
 
 /* Aborts in the stream's context; true: there was something to abort. */
@@ -143,7 +163,7 @@ bool stopped(comm *c)
 }
 
 /* An error: the group has failed. */
-HcclResult hear_all(const comm *c, pollfd *fds)
+HcclResult hear_all(comm *c, pollfd *fds)
 {
 	for (u32 i = 0; i < c->socket_count; i++) {
 		bool left = false;
@@ -163,6 +183,15 @@ HcclResult too_late(const comm *c)
 		       c->wait_s);
 }
 
+/* Often while an operation is in progress. */
+int until_next_check(comm *c, int left)
+{
+	const std::lock_guard hold(c->state);
+	const int next = c->idle ? 1000 : 100;
+
+	return left < 0 ? next : std::min(left, next);
+}
+
 /* Until the end, or an error. */
 HcclResult monitor_group(comm *c, pollfd *fds)
 {
@@ -174,13 +203,16 @@ HcclResult monitor_group(comm *c, pollfd *fds)
 
 		if (!left)
 			return too_late(c);
-		if (poll(fds, n + 1, left) < 0)
+		/* What usdma-net has to say of lost ranks it stores. */
+		if (poll(fds, n + 1, c->remote ? until_next_check(c, left) : left) < 0)
 			continue;
 		if (fds[n].revents)
 			(void)eventfd_read(c->wake.get(), &count);
 		if (stopped(c))
 			return HCCL_SUCCESS;
 		if (HcclResult ret = hear_all(c, fds))
+			return ret;
+		if (HcclResult ret = remote_check(c))
 			return ret;
 	}
 }
@@ -199,7 +231,7 @@ void *monitor_main(void *arg)
 	else if (abort_pending(c))
 		notify_failed(c, HCCL_E_UNAVAIL);
 	else
-		notify_others(c, {leaving, u8(c->rank), HCCL_SUCCESS});
+		notify_others(c, {leaving, u8(c->rank), HCCL_SUCCESS, no_rank, {}});
 	return nullptr;
 }
 

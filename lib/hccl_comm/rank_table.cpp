@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rank tables, version 1.0 and 1.2, of one server (hicann/hccl, docs/en/user_guide/cluster_info_config). The table
- * itself names the group: rank 0 listens, and there is no root info.
+ * Rank tables, version 1.0 and 1.2 (hicann/hccl, docs/en/user_guide/cluster_info_config). The table itself names the
+ * group: rank 0 listens, and there is no root info. Ranks of other servers connect to the usdma-net of its program, at
+ * the host_ip of its server, or else the device_ip.
  */
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
@@ -12,6 +13,7 @@
 #include <hccl_one_sided_services.h>
 #include <nlohmann/json.hpp>
 
+#include <arpa/inet.h>
 #include <cstring>
 #include <fcntl.h>
 #include <string>
@@ -24,10 +26,12 @@ using json = nlohmann::json;
 
 constexpr size_t max_table = 16 * MiB;
 
-/* What of a table is used: of one server. */
+/* What of a table is used; by rank. */
 struct table {
-	u32 size = 0;
-	u64 devices[max_ranks] = {}; /* by rank */
+	u32 size = 0, servers = 0;
+	u64 devices[max_ranks] = {};
+	u32 server[max_ranks] = {};
+	core::net_address first{}; /* where rank 0's usdma-net is; family 0: the table does not say it */
 };
 
 HcclResult read_file(const char *path, std::string *out)
@@ -77,14 +81,32 @@ HcclResult check_head(const json &j)
 	if (version != "1.0" && version != "1.2")
 		return because(HCCL_E_NOT_SUPPORT, "the rank table's version is \"%.32s\": 1.0 and 1.2 can be read",
 			       version.c_str());
-	if (array_of(j, "server_list").size() != 1)
-		return because(array_of(j, "server_list").empty() ? HCCL_E_PARA : HCCL_E_NOT_SUPPORT,
-			       "the rank table has %zu servers: this library makes groups on one",
-			       array_of(j, "server_list").size());
+	if (array_of(j, "server_list").empty() || array_of(j, "server_list").size() > max_ranks)
+		return because(HCCL_E_PARA, "the rank table has %zu servers: 1 to %u",
+			       array_of(j, "server_list").size(), max_ranks);
 	return HCCL_SUCCESS;
 }
 
-HcclResult add_device(const json &d, u32 size, bool *seen, table *t)
+/* Port 0, if there is none: any of usdma-net's. */
+HcclResult read_address(const json &server, const json &d, table *t)
+{
+	const bool host = !text_of(server, "host_ip").empty();
+	const std::string ip = host ? text_of(server, "host_ip") : text_of(d, "device_ip");
+	const std::string port = host ? text_of(server, "host_port") : "";
+	const bool six = ip.find(':') != ip.npos;
+	u64 number = 0;
+
+	t->first.family = six ? 6 : 4;
+	if (inet_pton(six ? AF_INET6 : AF_INET, ip.c_str(), t->first.address) != 1)
+		return because(HCCL_E_PARA, "the rank table has \"%.64s\" as host_ip or device_ip of rank 0",
+			       ip.c_str());
+	if (!port.empty() && !number_parse(port, &number, 1, 0xffff))
+		return because(HCCL_E_PARA, "the rank table has host_port \"%.16s\"", port.c_str());
+	t->first.port = u16(number);
+	return HCCL_SUCCESS;
+}
+
+HcclResult add_device(const json &d, u32 size, u32 server, bool *seen, table *t)
 {
 	const std::string rank = text_of(d, "rank_id"), device = text_of(d, "device_id");
 	u64 r, id;
@@ -97,7 +119,17 @@ HcclResult add_device(const json &d, u32 size, bool *seen, table *t)
 		return because(HCCL_E_PARA, "the rank table has two ranks %u", u32(r));
 	seen[r] = true;
 	t->devices[r] = id;
+	t->server[r] = server;
 	return HCCL_SUCCESS;
+}
+
+/* Of a table with several servers. */
+HcclResult find_first(const json &server, table *t)
+{
+	for (const json &d : array_of(server, "device"))
+		if (text_of(d, "rank_id") == "0")
+			return read_address(server, d, t);
+	return because(HCCL_E_PARA, "the rank table has no rank 0");
 }
 
 HcclResult parse(const std::string &text, table *t)
@@ -107,13 +139,35 @@ HcclResult parse(const std::string &text, table *t)
 
 	if (HcclResult ret = check_head(j))
 		return ret;
-	const json &devices = array_of(array_of(j, "server_list")[0], "device");
-	if (devices.empty() || devices.size() > max_ranks)
-		return because(HCCL_E_PARA, "the rank table has %zu devices: 1 to %u", devices.size(), max_ranks);
-	t->size = u32(devices.size());
-	for (const json &d : devices)
-		if (HcclResult ret = add_device(d, t->size, seen, t))
-			return ret;
+	const json &servers = array_of(j, "server_list");
+	size_t size = 0;
+	for (const json &s : servers)
+		size += array_of(s, "device").size();
+	if (!size || size > max_ranks)
+		return because(HCCL_E_PARA, "the rank table has %zu devices: 1 to %u", size, max_ranks);
+	t->size = u32(size);
+	t->servers = u32(servers.size());
+	for (u32 i = 0; i < t->servers; i++)
+		for (const json &d : array_of(servers[i], "device"))
+			if (HcclResult ret = add_device(d, t->size, i, seen, t))
+				return ret;
+	return t->servers > 1 ? find_first(servers[t->server[0]], t) : HCCL_SUCCESS;
+}
+
+/* The root of the group, as this rank sees it: on its own machine, or on another one. */
+HcclResult set_root(const table &t, u32 rank, root_info *root)
+{
+	if (t.servers < 2)
+		return HCCL_SUCCESS;
+	if (!rank)
+		return core::net_is_on() ? remote_here(&root->at) :
+					   because(HCCL_E_NOT_SUPPORT,
+						   "the rank table has %u servers: the setting net "
+						   "(USDMA_NET) reaches other machines",
+						   t.servers);
+	root->at = t.first;
+	if (t.server[rank] != t.server[0])
+		memset(root->boot_id, 0, sizeof(root->boot_id)); /* the table does not say it */
 	return HCCL_SUCCESS;
 }
 
@@ -151,7 +205,9 @@ HcclResult init_by_text(const std::string &text, u32 rank, const HcclCommConfig 
 		return ret;
 	if (HcclResult ret = read_options(config, &o))
 		return ret;
-	const root_info root = fixed_root({{text.data(), text.size()}, {o.name, strlen(o.name)}});
+	root_info root = fixed_root({{text.data(), text.size()}, {o.name, strlen(o.name)}});
+	if (HcclResult ret = set_root(t, rank, &root))
+		return ret;
 	return make_comm(t.size, rank, root, o, root.name, out);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/hccl_comm/comm.h"
+#include "lib/hccl_comm/schedule.h"
 
+#include "lib/share/fabric.h"
 #include "runtime/rt.h"
 
 #include <dispatcher.h>
@@ -56,6 +58,8 @@ HcclResult make_memory(comm *c)
 		return because(HCCL_E_SYSCALL, "no random number for this process: %s", strerror(errno));
 	c->own.device = c->device;
 	c->own.slot_bytes = slot;
+	c->own.buffer_bytes = c->buffer_bytes;
+	core::fabric_boot_id(c->own.host);
 	c->own.memory = memory;
 	return HCCL_SUCCESS;
 }
@@ -93,6 +97,11 @@ HcclResult import(const comm *c, peer *p, const pair_info &theirs)
 			return acl_failed("aclrtNotifyImportByKey", code);
 	}
 	return HCCL_SUCCESS;
+}
+
+bool is_remote(const comm *c, const rank_info &other)
+{
+	return memcmp(other.host, c->own.host, sizeof(other.host)) != 0;
 }
 
 void destroy(aclrtNotify notify)
@@ -160,10 +169,14 @@ HcclResult make_resources(comm *c)
 
 HcclResult export_pairs(comm *c, const rank_info *all, pair_info *pairs)
 {
+	if (HcclResult ret = remote_make(c, all))
+		return ret;
 	for (u32 r = 0; r < c->size; r++) {
 		pair_info *mine = &c->peers[r].mine;
 
-		if (r != c->rank && !same_process(all[r], c->own))
+		if (r != c->rank && is_remote(c, all[r]))
+			mine->remote = c->remote->own;
+		else if (r != c->rank && !same_process(all[r], c->own))
 			if (HcclResult ret = export_pair(mine))
 				return ret;
 		pairs[r] = *mine;
@@ -174,6 +187,7 @@ HcclResult export_pairs(comm *c, const rank_info *all, pair_info *pairs)
 HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 {
 	c->slot_bytes = c->own.slot_bytes;
+	find_grid(c, all);
 	for (u32 r = 0; r < c->size; r++) {
 		peer *p = &c->peers[r];
 
@@ -184,7 +198,10 @@ HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 				       "rank %u sends something else than another rank: another version?", r);
 		if (r == c->rank)
 			continue;
-		if (HcclResult ret = same_process(p->is, c->own) ? reach_here(c, p, pairs[r]) : import(c, p, pairs[r]))
+		const HcclResult ret = is_remote(c, p->is)         ? remote_import(c, all, p, pairs[r].remote) :
+				       same_process(p->is, c->own) ? reach_here(c, p, pairs[r]) :
+								     import(c, p, pairs[r]);
+		if (ret)
 			return ret;
 	}
 	return HCCL_SUCCESS;
@@ -192,6 +209,7 @@ HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 
 void drop_resources(comm *c)
 {
+	remote_drop(c);
 	for (u32 r = 0; c->peers && r < c->size; r++)
 		drop_peer(&c->peers[r]);
 	(void)HcclDispatcherDestroy(std::exchange(c->reducer, nullptr)); /* null: nothing */

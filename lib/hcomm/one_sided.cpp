@@ -130,6 +130,8 @@ template <class F> HcclResult with_sides(HcclComm handle, F f)
 
 	if (!c)
 		return no_comm();
+	if (c->remote_slot)
+		return because(HCCL_E_NOT_SUPPORT, "one-sided operations of a group on several machines");
 	sides *const s = sides_of(c);
 	return s ? f(c.get(), s) : because(HCCL_E_MEMORY, "no memory for a communicator");
 }

@@ -345,8 +345,7 @@ class Server:
             return sorted({line.split(maxsplit=5)[5].strip() for line in f if len(line.split(maxsplit=5)) > 5})
 
 
-def main():
-    server = Server(sys.argv[1])
+def serve(server):
     for line in sys.stdin:
         request = json.loads(line)
         try:
@@ -367,9 +366,11 @@ class Error(Exception):
 class Agent:
     """with Agent(host, library, env) as a: a.copy(dst="x", src="y", n=1)"""
 
+    script = os.path.abspath(__file__)
+
     def __init__(self, host, library, env, prefix=(), **options):
         self.host = host
-        self.process = host.popen([*prefix, sys.executable, "-B", os.path.abspath(__file__), library], env=env, stdin=subprocess.PIPE,
+        self.process = host.popen([*prefix, sys.executable, "-B", self.script, library], env=env, stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True, **options)
         self.begin()
 
@@ -422,4 +423,4 @@ class Agent:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Server(sys.argv[1]))

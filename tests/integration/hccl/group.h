@@ -13,8 +13,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <functional>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -126,6 +129,49 @@ inline bool member(uint32_t rank, work what, int32_t device = 0)
 	return close_rank(r);
 }
 
+/*
+ * USDMA_TEST_HOSTS: "PID:HOST_ID,…", machines of tests/support/hosts.py, by a process in each, among which the ranks
+ * are divided in order; this process is moved to the rank's.
+ */
+inline bool hosts_given()
+{
+	return getenv("USDMA_TEST_HOSTS");
+}
+
+inline bool enter_space(const std::string &pid, const char *kind)
+{
+	const int fd = open(("/proc/" + pid + "/ns/" + kind).c_str(), O_RDONLY | O_CLOEXEC);
+	const bool entered = fd >= 0 && !setns(fd, 0);
+
+	close(fd);
+	return entered;
+}
+
+inline std::vector<std::string> hosts()
+{
+	std::string list = hosts_given() ? getenv("USDMA_TEST_HOSTS") : "";
+	std::vector<std::string> all;
+
+	for (size_t at; (at = list.find(',')) != list.npos; list.erase(0, at + 1))
+		all.push_back(list.substr(0, at));
+	if (!list.empty())
+		all.push_back(list);
+	return all;
+}
+
+inline bool enter_host(uint32_t rank)
+{
+	const std::vector<std::string> all = hosts();
+
+	if (all.empty())
+		return true;
+	const std::string &host = all.at(rank * all.size() / ranks);
+	const std::string pid = host.substr(0, host.find(':'));
+
+	setenv("USDMA_HOST_ID", host.substr(host.find(':') + 1).c_str(), 1);
+	return enter_space(pid, "net") && enter_space(pid, "mnt");
+}
+
 inline pid_t start(const std::string &with, const std::function<bool()> &run)
 {
 	setenv("USDMA_DEVICES", with.c_str(), 1);
@@ -143,7 +189,7 @@ inline std::vector<pid_t> start_all(const std::function<bool(uint32_t rank)> &ru
 
 	common->rooted = common->joined = 0;
 	for (uint32_t rank = 0; rank < ranks; rank++)
-		pids.push_back(start(devices.at(rank), [=] { return run(rank); }));
+		pids.push_back(start(devices.at(rank), [=] { return enter_host(rank) && run(rank); }));
 	return pids;
 }
 

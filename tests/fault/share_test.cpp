@@ -8,6 +8,7 @@
 #include "tests/support/sim_process.h"
 #include "tests/support/until.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -448,17 +449,22 @@ static void dies_over_a_hang(void **)
 	assert_true(c.page_is_copied(0));
 }
 
-static double ratio_of_two(unsigned seconds)
+/* Over so many of the pieces in which clients get the device, of the one that gets less. */
+static double ratio_of_two(unsigned pieces)
 {
+	static constexpr double piece = 256 * 1024;
 	const std::vector<double> before = bytes_of_clients();
+	std::vector<double> after;
 
-	sleep(seconds);
-	const std::vector<double> after = bytes_of_clients();
 	assert_int_equal(before.size(), 2);
-	assert_int_equal(after.size(), 2);
+	for (unsigned n = 1; n <= pieces; n++)
+		until("a piece for each of two clients", [&] {
+			after = bytes_of_clients();
+			assert_int_equal(after.size(), 2);
+			return std::min(after[0] - before[0], after[1] - before[1]) >= n * piece;
+		});
 	const double ratio = (after[0] - before[0]) / (after[1] - before[1]);
-	print_message("# ratio %.3f, %.0f bytes a second\n", ratio,
-		      (after[0] - before[0] + after[1] - before[1]) / seconds);
+	print_message("# ratio %.3f\n", ratio);
 	return ratio;
 }
 
@@ -472,11 +478,11 @@ static void shares_by_weight(void **)
 
 		return all.size() == 2 && all[0] > 1e6 && all[1] > 1e6;
 	});
-	const double equal = ratio_of_two(5);
+	const double equal = ratio_of_two(80);
 	assert_true(equal > 0.95 && equal < 1.05);
 	assert_non_null(strstr(send_control_line(share_control, "client 1 3").c_str(), "\"ok\": true"));
-	ratio_of_two(1);
-	const double weighted = ratio_of_two(5);
+	ratio_of_two(4);
+	const double weighted = ratio_of_two(80);
 	assert_true(weighted > 2.85 && weighted < 3.15);
 	for (pid_t &c : clients)
 		end_sim(c);

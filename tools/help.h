@@ -77,6 +77,30 @@ inline std::string unknown_option(const CLI::App &app)
 	return "";
 }
 
+/* Of a value that is no number, or is not taken at all: CLI11's text for both is "Could not convert". "": another
+ * error. */
+inline std::string wrong_value(const CLI::App &app, const CLI::ParseError &e)
+{
+	static constexpr std::string_view before = "Could not convert: ", between = " = ";
+	const std::string text = e.what();
+	const size_t at = text.find(between);
+
+	if (!text.starts_with(before) || at == std::string::npos)
+		return "";
+	const std::string name = text.substr(before.size(), at - before.size());
+	std::vector<const CLI::App *> all = {&app};
+
+	for (size_t i = 0; i < all.size(); i++) {
+		const CLI::Option *const o = all[i]->get_option_no_throw(name);
+
+		if (o && !o->get_items_expected_max())
+			return name + " takes no value";
+		for (const CLI::App *sub : all[i]->get_subcommands(nullptr))
+			all.push_back(sub);
+	}
+	return name + ": \"" + text.substr(at + between.size()) + "\": it takes a number";
+}
+
 /* Prints help, the version (both 0) or what is wrong with the command line (2). */
 inline int leave(const CLI::App &app, const CLI::ParseError &e)
 {
@@ -86,8 +110,10 @@ inline int leave(const CLI::App &app, const CLI::ParseError &e)
 		tool::put(out.str());
 		return 0;
 	}
-	const std::string unknown = unknown_option(app);
-	fprintf(stderr, "%s: %s (%s --help)\n", app.get_name().c_str(), unknown.empty() ? e.what() : unknown.c_str(),
+	std::string wrong = unknown_option(app);
+	if (wrong.empty())
+		wrong = wrong_value(app, e);
+	fprintf(stderr, "%s: %s (%s --help)\n", app.get_name().c_str(), wrong.empty() ? e.what() : wrong.c_str(),
 		app.get_name().c_str());
 	return 2;
 }

@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "driver/base/fd.h"
 #include "driver/base/log.h"
+#include "driver/dma/registry.h"
 #include "driver/sim/backend.h"
 #include "driver/sim/bus_error.h"
 #include "driver/sim/console.h"
@@ -149,6 +150,7 @@ void describe(CLI::App &app, options &opt)
 		->type_name("REPORT");
 	app.add_flag("--once", opt.once, "End when the first client has left");
 	app.add_option("--ready-fd", opt.ready_fd, "Descriptor to write a line to once clients may come")
+		->check(tool::number_in(0, INT_MAX))
 		->type_name("N");
 	app.add_flag("-v,--verbose", opt.verbose, "Say what clients do wrong");
 	app.footer("Clients: USDMA_DEVICES=vfio-user:PATH, or QEMU, best with shared memory (docs/devices.md) and\n"
@@ -188,7 +190,10 @@ int check_cpus(const sim::config &cfg)
 int check_shared(options &opt)
 {
 	const sim::config own, &cfg = opt.device;
+	std::string scheme;
 
+	if (const int err = dma::parse_scheme(opt.backend, &scheme))
+		return fail_in(err, "--backend");
 	if (cfg.model != own.model || cfg.faulty || cfg.latency_us || cfg.rate || cfg.any_file ||
 	    cfg.timing != own.timing || cfg.stale || !opt.replay.empty())
 		return fail(EINVAL, "--backend excludes --model, --faults, --latency, --rate, --timing, "

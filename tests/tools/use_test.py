@@ -212,6 +212,13 @@ def test_before_work(s):
                                     "--socket", "/nonexistent/dev", "--mem", "12Z"),
                                    (2, 'usdma-sim: there is no option "--sokcet"; did you mean --socket? (usdma-sim --help)', s.sim, "--sokcet", "/nonexistent/dev"),
                                    (2, "usdma-sim: where to listen is missing: give --socket PATH or --listen-fd N (usdma-sim --help)", s.sim, "--mem", "1G"),
+                                   (2, 'usdma-sim: --ready-fd: "x": it takes a number from 0 to 2147483647 (usdma-sim --help)', s.sim, "--socket", "/nonexistent/dev",
+                                    "--ready-fd", "x"),
+                                   (2, "usdma-sim: --once takes no value (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--once=x"),
+                                   (2, "usdma-sim: --weight requires --backend (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--weight", "7:3"),
+                                   (2, 'usdma-sim: --backend: device "foo": not a device string; valid are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no|checked|yes], '
+                                    "DDDD:BB:DD.F, and :isolated=yes after each (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--backend", "foo"),
+                                   (2, "usdmactl: --json takes no value (usdmactl --help)", s.ctl, "list", "--json=x"),
                                    (2, 'usdmactl: there is no option "--froce" (usdmactl --help)', s.ctl, "bind", "--froce"),
                                    (2, 'usdma-perf: there is no option "--dpeth"; did you mean --depth? (usdma-perf --help)', s.perf, "--dpeth", "4")):
         done = s.done(*command)

@@ -5,10 +5,12 @@ import os
 import re
 import shutil
 import subprocess
+import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 KINDS = ("missing step", "lost error", "missing check", "condition", "boundary", "off by one", "after a failure", "other process", "wake-up", "order")
+MOST = 4096  # numbers, and bytes of MUTANT_REACHED
 # Included by each changed source.  MUTANT is read once, when a library or a program is loaded: the number of the active
 # defect; -1: none, but MUTANT_REACHED, a file of a byte for each, notes which ones would have run.  System calls by number:
 # some tests make those of the C library fail.
@@ -56,15 +58,17 @@ class Defect:
         self.where, (self.name, self.kind, self.promise, self.file, self.function, change) = where, words
         self.old, self.new = (change + " ").split(" => ", 1)
         self.new, self.tests, self.folder = self.new.strip(), tests, os.path.basename(where.split(":")[0]).removesuffix(".list")
+        self.more = []  # the other tests that its list names
+        self.number = 1  # for the switch; see give_numbers()
         self.equivalent = self.promise.removeprefix("equivalent: ") if self.promise.startswith("equivalent: ") else ""
         if self.kind not in KINDS:
             raise Bad(f"{where}: '{self.kind}' is none of: {', '.join(KINDS)}")
 
-    def switched(self, number):
+    def switched(self):
         if self.old.endswith(";"):
-            return f"{{ if (usdma_mutant({number})) {{ {self.new} }} else {{ {self.old} }} }}"
+            return f"{{ if (usdma_mutant({self.number})) {{ {self.new} }} else {{ {self.old} }} }}"
         kind = "bool" if self.old.startswith("(") else ""  # a whole condition, which may be a pointer
-        return f"(usdma_mutant({number}) ? {kind}({self.new}) : {kind}({self.old}))"
+        return f"(usdma_mutant({self.number}) ? {kind}({self.new}) : {kind}({self.old}))"
 
     def position(self, text):
         """Where OLD begins: once in the function (or, for -, in the file)."""
@@ -82,40 +86,55 @@ class Defect:
 
 
 def read_lists(folder=HERE):
-    """All defects, numbered from 1 in order of the lists' names."""
+    """All defects, in order of the lists' names."""
     defects = []
     for path in sorted(glob.glob(os.path.join(folder, "*.list"))):
-        tests = []
+        tests, first = [], len(defects)
         with open(path, encoding="utf-8") as f:
             for n, line in enumerate(f.read().splitlines(), 1):
                 if line.startswith("tests: "):
                     tests = line.split()[1:]
                 elif line and not line.startswith("#"):
                     defects.append(Defect(f"{os.path.basename(path)}:{n}", line, tests))
+        every = dict.fromkeys(t for d in defects[first:] for t in d.tests)
+        for d in defects[first:]:
+            d.more = [t for t in every if t not in d.tests]
     names = [d.name for d in defects]
     if double := {n for n in names if names.count(n) > 1}:
         raise Bad(f"two defects of the name {', '.join(sorted(double))}")
+    give_numbers(defects)
     return defects
+
+
+def give_numbers(defects):
+    """By their names: a new one changes the number of hardly any other, so that little is compiled again."""
+    taken = {0}
+    for d in sorted(defects, key=lambda d: d.name):
+        d.number = zlib.crc32(d.name.encode()) % MOST
+        while d.number in taken:
+            d.number = (d.number + 1) % MOST
+        taken.add(d.number)
 
 
 def mutated(top, defects):
     """{file: text with all its defects}."""
     files = {}
-    for number, d in enumerate(defects, 1):
-        files.setdefault(d.file, []).append((number, d))
+    for d in defects:
+        files.setdefault(d.file, []).append(d)
     return {name: _change(top, name, some) for name, some in files.items()}
 
 
 def _change(top, name, some):
     with open(os.path.join(top, name), encoding="utf-8") as f:
         text = f.read()
-    changes = sorted(((d.position(text), d, number) for number, d in some), key=lambda s: s[0], reverse=True)
-    for (at, d, _), (behind, other, _) in zip(changes[1:], changes):
+    changes = sorted(((d.position(text), d) for d in some), key=lambda s: s[0], reverse=True)
+    for (at, d), (behind, other) in zip(changes[1:], changes):
         if at + len(d.old) > behind:
             raise Bad(f"{d.where} and {other.where} overlap")
-    for at, d, number in changes:
-        text = text[:at] + d.switched(number) + text[at + len(d.old):]
-    return f'#include "mutant.h"\n#line 1 "{name}"\n{text}'
+    for at, d in changes:
+        text = text[:at] + d.switched() + text[at + len(d.old):]
+    # 3: as a header of the system, without warnings, which the defects may cause
+    return f'#include "mutant.h"\n# 1 "{name}" 3\n{text}'
 
 
 def copy_tree(top, to, defects):

@@ -70,7 +70,7 @@ class Tried:
     def baseline(self, name):
         return {"reached": ["a-name"], "seconds": 1, "fails": self.outcomes[name][0]}
 
-    def catches(self, _number, name):
+    def catches(self, _defect, name):
         return self.outcomes[name][1]
 
     def key(self, of):
@@ -90,7 +90,7 @@ def failing_tests():
                                       ({"good": ("", "a case"), "broken": ("not ok", "")}, True, 0), ({"good": ("", "")}, True, 1)):
         d, tried = Defect("a.list:1", GOOD, list(outcomes)), Tried(outcomes)
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            run.try_one(1, d, tried, tried, d.tests, None)
+            run.try_one(d, tried, tried, [d.tests], 600)
             new = run.report([(d, tried.result)], tried.undecided)
         assert ("a-name" not in tried.undecided) == decided, (outcomes, tried.undecided)
         assert ("SURVIVED" in said.getvalue()) == (outcomes == {"good": ("", "")}), said.getvalue()

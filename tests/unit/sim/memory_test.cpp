@@ -439,46 +439,61 @@ static void test_gigabytes_of_pages(void **)
 	assert_int_equal(st.st_blocks, 0);
 }
 
-/* The memory for the records of areas is limited. */
+/* Of a file of its own. */
+static int map_one(sim::dma_space &space, u64 at)
+{
+	unique_fd fd(memfd_create("one of many", MFD_CLOEXEC));
+
+	assert_int_equal(ftruncate(fd.get(), page), 0);
+	return space.map(at * page, page, read_write, std::move(fd), 0);
+}
+
+/* What is exactly at a limit is mapped; one more is refused and takes nothing; what is unmapped counts no more. */
+static void test_limits(void **)
+{
+	static constexpr u32 most = 1500;
+	sim::dma_bounds bounds[3];
+
+	bounds[0].areas = bounds[1].files.pieces = most;
+	bounds[2].file_bytes = most * page;
+	for (const sim::dma_bounds &b : bounds) {
+		sim::dma_space space(b);
+
+		for (unsigned round = 0; round < 3; round++) {
+			for (u64 i = 0; i < most; i++)
+				assert_int_equal(map_one(space, i), 0);
+			for (unsigned again = 0; again < 2; again++) {
+				assert_int_equal(map_one(space, most), -ENOSPC);
+				assert_int_equal(map_one(space, most + 1), -ENOSPC);
+				assert_int_equal(space.unmap(0, page), 0);
+				assert_int_equal(map_one(space, most + again), 0);
+				assert_int_equal(space.unmap((most + again) * page, page), 0);
+				assert_int_equal(map_one(space, 0), 0);
+			}
+			assert_int_equal(space.unmap(0, most * page), 0);
+			assert_int_equal(space.count(), 0);
+		}
+	}
+	assert_in_range(open_fds(), 0, 64); /* all are closed */
+}
+
+/* The memory for the records of areas is limited, too. */
 static void test_area_records_limited(void **)
 {
 	sim::dma_bounds most;
-	const unique_fd fd(memfd_create("guest", MFD_CLOEXEC));
 	int err = 0;
 	u64 n = 0;
 
-	most.book_keeping = 16 * MiB;
+	most.book_keeping = MiB;
 	sim::dma_space space(most);
-	assert_int_equal(ftruncate(fd.get(), page), 0);
 	for (; !err && n < 100000; n++)
-		err = space.map(n << 30, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
+		err = map_one(space, n << 18);
 	assert_int_equal(err, -ENOSPC);
-	assert_true(n > 1000);
+	assert_true(n > 100);
 	/* An unmapped area makes space for a new one. */
 	assert_int_equal(space.unmap(0, page), 0);
-	assert_int_equal(space.map(0, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0), 0);
-}
-
-/* The number of mapped pieces of files is limited; unmapped ones are closed. */
-static void test_file_pieces_limited(void **)
-{
-	sim::dma_bounds most;
-	int err = 0;
-	u64 n = 0;
-
-	most.files.pieces = 1500;
-	sim::dma_space space(most);
-	for (; !err && n < 3000; n++) {
-		const unique_fd fd(memfd_create("one of many", MFD_CLOEXEC));
-
-		assert_int_equal(ftruncate(fd.get(), page), 0);
-		err = space.map(n * page, page, read_write, unique_fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3)), 0);
-	}
-	assert_int_equal(n, 1501);
-	assert_int_equal(err, -ENOSPC);
-	assert_int_equal(space.unmap(0, 1500 * page), 0);
-	const unsigned fds = open_fds();
-	assert_in_range(fds, 0, 64); /* all are closed */
+	assert_int_equal(map_one(space, 0), 0);
+	assert_int_equal(map_one(space, 1), -ENOSPC);
 }
 
 /* ---- kinds of files ------------------------------------------------------------------------------------------ */
@@ -604,8 +619,8 @@ int main()
 		cmocka_unit_test(test_unmap_during_writes),
 		cmocka_unit_test(test_membarrier_refused_later),
 		cmocka_unit_test(test_gigabytes_of_pages),
+		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_area_records_limited),
-		cmocka_unit_test(test_file_pieces_limited),
 		cmocka_unit_test(test_kinds_of_files),
 		cmocka_unit_test(test_sparse_file_stays_sparse),
 		cmocka_unit_test(test_growing_file),

@@ -233,14 +233,17 @@ static void arm_least(hw_queue *l)
 	l->ch->ops->arm(l->ch, dma::irq_waiter, least_seq(l));
 }
 
-static void unlink_waiter(hw_queue *l, waiter *me)
+/* False: it was not in the list. */
+static bool unlink_waiter(hw_queue *l, waiter *me)
 {
 	waiter **at = &l->waiters;
 
 	while (*at && *at != me)
 		at = &(*at)->next;
-	if (*at)
-		*at = me->next;
+	if (!*at)
+		return false;
+	*at = me->next;
+	return true;
 }
 
 static void wake_waiter(waiter *w, u32 what)
@@ -302,7 +305,9 @@ static void leave(hw_queue *l, waiter *me)
 	std::lock_guard guard(line->lock);
 	const bool led = line->leader == me;
 
-	unlink_waiter(l, me);
+	/* The leader, of another ring, would find no one that its interrupt is for, and arm none for the others. */
+	if (unlink_waiter(l, me) && !led && l->waiters)
+		arm_least(l);
 	if (led)
 		line->leader = nullptr;
 	serve_line(line);

@@ -7,6 +7,7 @@
 #include "driver/base/log.h"
 #include "driver/vfio/device.h"
 #include "lib/core/copy/copy.h"
+#include "lib/core/queue/recover.h"
 #include "lib/core/stream/event.h"
 #include "tests/support/core.h"
 
@@ -174,20 +175,77 @@ static void reset_at_the_end(void **)
 	ok(host_free(t.in));
 }
 
-/* The log distinguishes a lost wake-up from an engine that hangs (docs/reliability.md). */
-static void logs_channel_state(void **)
+/* What is logged while there is one of these. */
+static std::string logged;
+
+struct log_to_string {
+	log_to_string()
+	{
+		logged.clear();
+		log_set_level(log_level::warn);
+		log_set_sink([](log_level, const char *line, void *) { logged += std::string(line) + "\n"; }, nullptr);
+	}
+	~log_to_string()
+	{
+		log_set_sink(nullptr, nullptr);
+		log_set_level(log_level::none);
+	}
+};
+
+/*
+ * One channel cannot go on behind a reset of the device: the device is given up at once, and not when the next limit is
+ * over. All streams are notified, and it can be opened again.
+ */
+static void a_restart_that_fails(void **)
 {
-	static std::string logged;
+	static dma::channel_ops ops;
 	setting t;
 
 	set_up(&t);
-	log_set_level(log_level::warn);
-	log_set_sink([](log_level, const char *line, void *) { logged += std::string(line) + "\n"; }, nullptr);
-	inject(&t, "hang@1");
-	copy_out(&t, 0, 0, size);
-	assert_int_equal(stream_sync(t.s[0], soon()), -EIO);
-	log_set_sink(nullptr, nullptr);
-	log_set_level(log_level::none);
+	ops = *t.s[1]->ln->ch->ops;
+	ops.restart = [](dma::channel *ch) { return fail(EIO, "channel %u does not start", ch->index); };
+	t.s[1]->ln->lock.lock();
+	t.s[1]->ln->ch->ops = &ops;
+	t.s[1]->ln->lock.unlock();
+	inject(&t, "hang@1/device");
+	{
+		const log_to_string scope;
+
+		/* The first one is the channel's, which is reset. */
+		for (unsigned i = 0; i < 3; i++)
+			copy_out(&t, 0, 0, size);
+		assert_true(stream_sync(t.s[0], soon()) < 0);
+		for (const deadline until = soon(); !t.dev->lost() && !until.passed();)
+			device_alive(t.dev);
+	}
+	assert_true(logged.find("device reset: channel") != logged.npos);
+	assert_true(logged.find("device reset: done") == logged.npos);
+	assert_true(stream_sync(t.s[0], soon()) < 0);
+	for (unsigned i = 0; i < 4; i++) {
+		copy_async(t.s[i], t.out[i], ptr(t.d), size);
+		assert_int_equal(stream_sync(t.s[i], soon()), -ENODEV);
+	}
+	tear_down(&t);
+	set_up(&t);
+	copy_out(&t, 1, 0, size);
+	ok(stream_sync(t.s[1], soon()));
+	is_whole(&t, 1);
+	tear_down(&t);
+}
+
+/* The log distinguishes a lost wake-up from an engine that hangs (docs/reliability.md). */
+static void logs_channel_state(void **)
+{
+	setting t;
+
+	set_up(&t);
+	{
+		const log_to_string scope;
+
+		inject(&t, "hang@1");
+		copy_out(&t, 0, 0, size);
+		assert_int_equal(stream_sync(t.s[0], soon()), -EIO);
+	}
 	for (const char *want :
 	     {"posted ", "doorbell ", "begun ", "completed ", "in its engine's list", "bell ", "woken "}) {
 		if (logged.find(want) == logged.npos)
@@ -381,6 +439,7 @@ int main()
 {
 	const CMUnitTest tests[] = {
 		cmocka_unit_test(logs_channel_state),
+		cmocka_unit_test(a_restart_that_fails),
 		cmocka_unit_test(others_go_on),
 		cmocka_unit_test(stop_mode),
 		cmocka_unit_test(reset_at_the_end),

@@ -98,7 +98,7 @@ static void none_is_sent_to_a_freed_device(void **)
 		attached f(slot);
 		two_threads t;
 
-		assert_int_equal(host_register(t.mem, os_page_size(), 0), 0);
+		assert_int_equal(host_register(t.mem, os_page_size(), host_reg_charged), 0);
 		t.detach(&f, at);
 		const bool freed_too_early = t.sends && !t.waiting;
 		if (freed_too_early)
@@ -192,12 +192,12 @@ static void its_address_is_not_used_again_during_their_work(void **)
 	const u64 at = in_peer(&peer, on_device(f, 2 * MiB));
 	peer.post(1);
 	f.close();
-	assert_int_equal(host_register(mem, own_memory, 0), 0);
+	assert_int_equal(host_register(mem, own_memory, host_reg_charged), 0);
 	assert_null(peer.vfio().reach(at));
 	assert_int_equal(host_unregister(mem), 0);
 	peer.complete();
 	memory_reclaim();
-	assert_int_equal(host_register(mem, own_memory, 0), 0);
+	assert_int_equal(host_register(mem, own_memory, host_reg_charged), 0);
 	assert_non_null(peer.vfio().reach(at));
 	assert_int_equal(host_unregister(mem), 0);
 	munmap(mem, own_memory);

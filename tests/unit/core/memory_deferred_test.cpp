@@ -288,8 +288,8 @@ static void unregistration_waits_for_its_users(void **)
 	std::atomic<bool> used = true;
 	const u64 before = test::waits;
 
-	assert_int_equal(host_register(mem, 4096, 0), 0);
-	assert_int_equal(host_register(other, 4096, 0), 0);
+	assert_int_equal(host_register(mem, 4096, host_reg_charged), 0);
+	assert_int_equal(host_register(other, 4096, host_reg_charged), 0);
 	a.post_use(translate(mem).dma + 4095);
 	b.post(1); /* never completes */
 	b.complete();
@@ -384,7 +384,7 @@ static void allocate_and_free(fake *f, unsigned number, const u8 *shared, std::a
 
 		assert_int_equal(host_alloc(size, -1, &p), 0);
 		assert_int_equal(device_alloc(&f->dev, size, page_policy::huge_first, &d), 0);
-		assert_int_equal(host_register(mem + gen() % 4096, 8 * 4096, 0), 0);
+		assert_int_equal(host_register(mem + gen() % 4096, 8 * 4096, host_reg_charged), 0);
 		assert_int_equal(translate(p).size, size);
 		assert_int_equal(translate(d + size - 1).base, d);
 		assert_int_equal(translate(shared + gen() % 4096).base, reinterpret_cast<u64>(shared));

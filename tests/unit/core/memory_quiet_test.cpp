@@ -134,7 +134,7 @@ static void registrations(void **)
 	attached b(0), a(1);
 	u8 *mem = pages(4), *other = pages(4);
 
-	assert_int_equal(host_register(mem, 4 * 4096, 0), 0);
+	assert_int_equal(host_register(mem, 4 * 4096, host_reg_charged), 0);
 	const u64 iova = translate(mem).dma;
 	lose(a);
 	assert_int_equal(host_unregister(mem), -EBUSY);
@@ -144,7 +144,7 @@ static void registrations(void **)
 	memory_detach(&a.dev);
 	assert_int_equal(host_unregister(mem), -EBUSY);
 	assert_ptr_equal(b.vfio().reach(iova), mem);
-	assert_int_equal(host_register(other, 4 * 4096, 0), 0);
+	assert_int_equal(host_register(other, 4 * 4096, host_reg_charged), 0);
 	assert_true(same_iovas(a, b));
 	a.vfio().can_quiesce = true;
 	memory_forget(&a.dev);
@@ -162,7 +162,7 @@ static void lost_during_unmap(void **)
 	attached b(0), a(1);
 	u8 *mem = pages(1);
 
-	assert_int_equal(host_register(mem, 4096, 0), 0);
+	assert_int_equal(host_register(mem, 4096, host_reg_charged), 0);
 	const u64 iova = translate(mem).dma;
 	a.vfio().can_quiesce = false;
 	a.vfio().lose_at_unmap = 1;
@@ -182,7 +182,7 @@ static void unregistration_can_be_undone(void **)
 	u8 *mem = pages(1);
 	region *r;
 
-	assert_int_equal(host_register(mem, 4096, 0), 0);
+	assert_int_equal(host_register(mem, 4096, host_reg_charged), 0);
 	{
 		std::lock_guard guard(mem_state().lock);
 
@@ -191,7 +191,7 @@ static void unregistration_can_be_undone(void **)
 	}
 	assert_true(translate(mem).cls == mem_class::unregistered);
 	assert_int_equal(host_unregister(mem), -ENOENT);
-	assert_int_equal(host_register(mem, 4096, 0), -EEXIST);
+	assert_int_equal(host_register(mem, 4096, host_reg_charged), -EEXIST);
 	{
 		std::lock_guard guard(mem_state().lock);
 
@@ -210,7 +210,7 @@ static void lost_during_map(void **)
 
 	a.vfio().can_quiesce = false;
 	a.vfio().lose_at_map = 1;
-	assert_int_equal(host_register(mem, 4096, 0), 0); /* for the others */
+	assert_int_equal(host_register(mem, 4096, host_reg_charged), 0); /* for the others */
 	assert_ptr_equal(a.vfio().reach(translate(mem).dma), mem);
 	assert_int_equal(host_unregister(mem), -EBUSY);
 	a.vfio().can_quiesce = true;
@@ -227,13 +227,13 @@ static void quiescing_leaves_deferred_frees_alone(void **)
 
 	lose(a);
 	assert_int_equal(host_free(large), 0); /* retained for a */
-	assert_int_equal(host_register(mem, 4096, 0), 0);
+	assert_int_equal(host_register(mem, 4096, host_reg_charged), 0);
 	const u64 iova = translate(mem).dma;
 	b.post(1);
-	assert_int_equal(host_unregister(mem), 0);            /* b has unmapped it; its work may still use the IOVA */
-	a.detach();                                           /* all that it retained is retired */
-	assert_int_equal(host_register(more, 2 * MiB, 0), 0); /* at the IOVA of the large block */
-	assert_int_equal(host_register(next, 4096, 0), 0);
+	assert_int_equal(host_unregister(mem), 0); /* b has unmapped it; its work may still use the IOVA */
+	a.detach();                                /* all that it retained is retired */
+	assert_int_equal(host_register(more, 2 * MiB, host_reg_charged), 0); /* at the IOVA of the large block */
+	assert_int_equal(host_register(next, 4096, host_reg_charged), 0);
 	assert_true(translate(next).dma != iova);
 	b.complete();
 	memory_reclaim();
@@ -257,7 +257,7 @@ static void closed_while_waited_for(void **)
 		int err = 1;
 
 		assert_int_equal(memory_attach(&a.dev), 0);
-		assert_int_equal(host_register(mem, 4096, 0), 0);
+		assert_int_equal(host_register(mem, 4096, host_reg_charged), 0);
 		a.post(1);
 		b.post(1);
 		const u64 before = epoch_now;

@@ -47,7 +47,7 @@ void *pinned(u64 size, int node)
 {
 	void *p = nullptr;
 
-	assert_int_equal(core::host_alloc(size, node, &p), 0);
+	assert_int_equal(core::host_alloc_charged(size, node, &p, nullptr), 0);
 	return p;
 }
 
@@ -74,13 +74,44 @@ int nothing_attached(void **)
 	return std::any_of(std::begin(all), std::end(all), [](const core::device *dev) { return dev; }) ? -1 : 0;
 }
 
+/* Each block, registration and pool has one item, so that it can be freed later: those of what failed are freed, too.
+ */
+static bool items_are_left()
+{
+	const auto &m = core::mem_state();
+
+	if (!m.spare.first && !m.held.first && !m.retained.first)
+		return false;
+	print_error("items of frees are left\n");
+	return true;
+}
+
+/* All of the limit is free. */
+static bool is_charged()
+{
+	const u64 limit = core::config_get().pin_limit;
+	u32 flags;
+
+	if (core::pin_charge(limit, &flags)) {
+		print_error("%s\n", error_text());
+		return true;
+	}
+	core::pin_discharge(limit, flags);
+	return false;
+}
+
 int nothing_left(void **)
 {
+	const auto &m = core::mem_state();
+
 	if (nothing_attached(nullptr))
 		return -1;
 	core::memory_reclaim();
 	open_gates(epoch_now);
-	return !core::mem_state().deferred_count && core::mem_state().ranges.size() <= 1 ? 0 : -1;
+	return m.deferred_count || m.ranges.size() > 1 || m.over_pinned.size() || m.exports.size() ||
+			       items_are_left() || is_charged() ?
+		       -1 :
+		       0;
 }
 
 void plain_settings()
@@ -89,6 +120,7 @@ void plain_settings()
 	setenv("USDMA_DEVICES", "sim", 1);
 	setenv("USDMA_TEST_HOST_ARENA", "1M", 1);
 	setenv("USDMA_POOL_SIZE", "4M", 1);
+	setenv("USDMA_PIN_LIMIT", "1T", 1);
 	for (const char *name : {"USDMA_HUGE_PAGES", "USDMA_NUMA_NODE", "USDMA_CLEAR_MEMORY"})
 		unsetenv(name);
 }

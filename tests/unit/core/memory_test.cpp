@@ -70,7 +70,7 @@ static void wrong_frees(void **)
 	u8 *r = pages(1);
 	const u64 d = on_device(f, 5000);
 
-	assert_int_equal(host_register(r, page, 0), 0);
+	assert_int_equal(host_register(r, page, host_reg_charged), 0);
 	assert_int_equal(host_free(p + 64), -EINVAL);
 	assert_int_equal(host_free(&on_stack), -EINVAL);
 	assert_int_equal(host_free(nullptr), -EINVAL);
@@ -174,7 +174,7 @@ static void failed_maps_are_undone(void **)
 		assert_int_equal(host_alloc(2 * MiB, -1, &none), -ENOSPC);
 		assert_non_null(strstr(error_text(), "no more mappings"));
 		f->vfio().fail_map_at = 1;
-		assert_int_equal(host_register(mem, 4 * page, 0), -ENOSPC);
+		assert_int_equal(host_register(mem, 4 * page, host_reg_charged), -ENOSPC);
 		assert_true(translate(mem).cls == mem_class::unregistered);
 		for (attached *g : {&a, &b, &c})
 			assert_int_equal(g->vfio().count(), before);
@@ -186,7 +186,7 @@ static void failed_maps_are_undone(void **)
 		d.attach(-ENOSPC);
 		assert_int_equal(d.vfio().count(), 0);
 	}
-	assert_int_equal(host_register(mem, 4 * page, 0), 0);
+	assert_int_equal(host_register(mem, 4 * page, host_reg_charged), 0);
 	assert_reached(c, mem + page);
 	assert_int_equal(host_unregister(mem), 0);
 	assert_int_equal(host_free(p), 0);
@@ -265,7 +265,7 @@ static void registering(void **)
 	attached f(0);
 	u8 *mem = pages(8);
 
-	assert_int_equal(host_register(mem + 100, page + 904, 0), 0);
+	assert_int_equal(host_register(mem + 100, page + 904, host_reg_charged), 0);
 	assert_true(translate(mem + 99).cls == mem_class::unregistered);
 	assert_true(translate(mem + page + 1004).cls == mem_class::unregistered);
 	assert_true(translate(mem + page + 1003).kind == region_kind::registered);
@@ -273,16 +273,16 @@ static void registering(void **)
 	assert_reached(f, mem + page + 1003);
 	assert_int_equal(f.vfio().areas[align_down(translate(mem + 100).dma, page)].fd, -1);
 	/* An adjacent registration in the same page. */
-	assert_int_equal(host_register(mem + page + 1004, 100, host_reg_readonly), 0);
+	assert_int_equal(host_register(mem + page + 1004, 100, host_reg_readonly | host_reg_charged), 0);
 	assert_reached(f, mem + page + 1004);
 	assert_null(f.vfio().reach(translate(mem + page + 1004).dma, vfio::dma_write));
 	assert_non_null(f.vfio().reach(translate(mem + page + 1003).dma, vfio::dma_write));
 	for (const auto &[off, len] :
 	     {std::pair<u64, u64>{0, 101}, {page + 1003, 1}, {0, 8 * page}, {page + 1103, 50}, {200, 10}})
-		assert_int_equal(host_register(mem + off, len, 0), -EEXIST);
+		assert_int_equal(host_register(mem + off, len, host_reg_charged), -EEXIST);
 	assert_int_equal(host_unregister(mem + 100), 0);
 	assert_reached(f, mem + page + 1004);
-	assert_int_equal(host_register(mem, page + 1004, 0), 0);
+	assert_int_equal(host_register(mem, page + 1004, host_reg_charged), 0);
 	attached late(1);
 	assert_reached(late, mem);
 	assert_reached(late, mem + page + 1054);
@@ -299,11 +299,11 @@ static void registering_pinned(void **)
 	const size_t before = f.vfio().count();
 	u64 tag = 0;
 
-	assert_int_equal(host_register(p, 3 * page + 1, host_reg_over_pinned), -EEXIST);
-	assert_int_equal(host_register(p + 100, page, host_reg_over_pinned, nullptr, 5), 0);
-	assert_int_equal(host_register(p + page + 100, 1, host_reg_over_pinned, nullptr, 6), 0);
+	assert_int_equal(host_register(p, 3 * page + 1, host_reg_over_pinned | host_reg_charged), -EEXIST);
+	assert_int_equal(host_register(p + 100, page, host_reg_over_pinned | host_reg_charged, nullptr, 5), 0);
+	assert_int_equal(host_register(p + page + 100, 1, host_reg_over_pinned | host_reg_charged, nullptr, 6), 0);
 	for (const auto &[off, len] : {std::pair<u64, u64>{0, 101}, {page + 99, 1}, {0, 3 * page}, {page + 100, 50}})
-		assert_int_equal(host_register(p + off, len, host_reg_over_pinned), -EEXIST);
+		assert_int_equal(host_register(p + off, len, host_reg_over_pinned | host_reg_charged), -EEXIST);
 	assert_false(host_registration(p + 99, &tag) || host_registration(p + page + 101, &tag));
 	assert_true(host_registration(p + page + 99, &tag) && tag == 5);
 	assert_true(host_registration(p + page + 100, &tag) && tag == 6);
@@ -326,16 +326,17 @@ static void registering_unmapped_memory(void **)
 	const size_t before = f.vfio().count();
 
 	munmap(mem + page, page);
-	assert_int_equal(host_register(mem, 3 * page, 0), -EFAULT);
-	assert_int_equal(host_register(mem + page - 1, 2, host_reg_readonly), -EFAULT);
-	assert_int_equal(host_register(readonly, page, 0), -EFAULT);
-	assert_int_equal(host_register(nullptr, page, 0), -EINVAL);
-	assert_int_equal(host_register(mem, 0, 0), -EINVAL);
-	assert_int_equal(host_register(mem, ~u64(0), 0), -EINVAL);
-	assert_int_equal(host_register(reinterpret_cast<void *>(device_memory(&f.dev).base), page, 0), -EINVAL);
-	assert_int_equal(host_register(mine + 64, 64, 0), -EEXIST);
+	assert_int_equal(host_register(mem, 3 * page, host_reg_charged), -EFAULT);
+	assert_int_equal(host_register(mem + page - 1, 2, host_reg_readonly | host_reg_charged), -EFAULT);
+	assert_int_equal(host_register(readonly, page, host_reg_charged), -EFAULT);
+	assert_int_equal(host_register(nullptr, page, host_reg_charged), -EINVAL);
+	assert_int_equal(host_register(mem, 0, host_reg_charged), -EINVAL);
+	assert_int_equal(host_register(mem, ~u64(0), host_reg_charged), -EINVAL);
+	assert_int_equal(host_register(reinterpret_cast<void *>(device_memory(&f.dev).base), page, host_reg_charged),
+			 -EINVAL);
+	assert_int_equal(host_register(mine + 64, 64, host_reg_charged), -EEXIST);
 	assert_int_equal(f.vfio().count(), before);
-	assert_int_equal(host_register(readonly, page, host_reg_readonly), 0);
+	assert_int_equal(host_register(readonly, page, host_reg_readonly | host_reg_charged), 0);
 	assert_int_equal(host_unregister(readonly), 0);
 	assert_int_equal(host_free(mine), 0);
 	munmap(mem, page);
@@ -351,7 +352,7 @@ static void many_registrations(void **)
 	u8 *mem = pages(n * step / page + 1);
 
 	for (size_t i = 0; i < n; i++)
-		assert_int_equal(host_register(mem + i * step, 128, 0), 0);
+		assert_int_equal(host_register(mem + i * step, 128, host_reg_charged), 0);
 	for (size_t i = 0; i < 200000; i++) {
 		const size_t off = gen() % (n * step);
 		const translation at = translate(mem + off);

@@ -4,6 +4,7 @@
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/log.h"
+#include "driver/base/wakes.h"
 #include "driver/dma/ring_channel.h"
 
 #include <climits>
@@ -116,8 +117,10 @@ template <class F> bool ring_channel::wait_for(guard &g, const F &is_so)
 		const u32 seen = changes_;
 
 		g.unlock();
-		futex_wait_until(&changes_, seen, until.at());
+		const int err = futex_wait_until(&changes_, seen, until.at());
 		g.lock();
+		if (err == -ETIMEDOUT && is_so())
+			wake_count(&wake_counts::lost);
 	}
 	return is_so();
 }

@@ -4,9 +4,11 @@
 
 #include "tests/support/test.h"
 
+#include "driver/base/error.h"
 #include "driver/dma/registry.h"
 
 #include <memory>
+#include <pthread.h>
 
 namespace usdma::test {
 
@@ -50,6 +52,45 @@ public:
 
 protected:
 	std::unique_ptr<vfio::device> dev_;
+};
+
+/* One call by this thread fails: the n-th. At its end the device goes back to the test. */
+class failing_device final : public forwarding_device {
+public:
+	failing_device(std::unique_ptr<vfio::device> below, std::unique_ptr<vfio::device> *to, unsigned *left)
+		: forwarding_device(std::move(below)), to_(to), left_(left)
+	{
+	}
+	~failing_device() override { *to_ = std::move(dev_); }
+	int region(unsigned i, vfio::region_info *out) override
+	{
+		return fails() ? -EIO : forwarding_device::region(i, out);
+	}
+	int region_read(unsigned i, u64 at, void *buf, size_t len) override
+	{
+		return fails() ? -EIO : forwarding_device::region_read(i, at, buf, len);
+	}
+	int region_write(unsigned i, u64 at, const void *buf, size_t len) override
+	{
+		return fails() ? -EIO : forwarding_device::region_write(i, at, buf, len);
+	}
+	int irq(unsigned i, vfio::irq_info *out) override { return fails() ? -EIO : forwarding_device::irq(i, out); }
+	int irq_set(unsigned i, unsigned n, std::span<const int> fds) override
+	{
+		return fails() ? -EIO : forwarding_device::irq_set(i, n, fds);
+	}
+	int limits(vfio::address_limits *out) override { return fails() ? -EIO : forwarding_device::limits(out); }
+	int dma_map(const vfio::dma_area &area) override { return fails() ? -EIO : forwarding_device::dma_map(area); }
+	int reset() override { return fails() ? -EIO : forwarding_device::reset(); }
+
+private:
+	bool fails() const
+	{
+		return pthread_equal(pthread_self(), thread_) && *left_ && !--*left_ && fail(EIO, "as the test says");
+	}
+	std::unique_ptr<vfio::device> *to_;
+	unsigned *left_;
+	const pthread_t thread_ = pthread_self();
 };
 
 } // namespace usdma::test

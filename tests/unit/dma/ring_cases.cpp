@@ -266,6 +266,12 @@ static void test_stop_and_resume(void **)
 	store_release(word, u64(1));
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
 	assert_true(b.await(seq)); /* it ran again */
+	/* Cancelled, it does not. */
+	const u64 dropped = b.post(wait_word(0, 2, 78));
+	assert_int_equal(b.ch->ops->stop(b.ch), 0);
+	assert_int_equal(b.ch->ops->cancel(b.ch, 78), 1);
+	assert_int_equal(b.ch->ops->resume(b.ch), 0);
+	assert_true(b.await(dropped));
 	/* While idle. */
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	assert_int_equal(b.ch->ops->resume(b.ch), 0);
@@ -416,13 +422,19 @@ static void test_no_stop_or_resume_during_a_reset(void **)
 {
 	ring_bench b;
 
-	assert_int_equal(static_cast<ring_channel *>(b.ch)->freeze(), 0);
+	auto *const frozen = static_cast<ring_channel *>(b.ch);
+	/* Another channel is not frozen in time: this one goes on, also with what was posted meanwhile. */
+	assert_int_equal(frozen->freeze(), 0);
+	const u64 meanwhile = b.post(fill(16, 8, 1, 0x33));
+	frozen->thaw();
+	assert_true(b.await(meanwhile));
+	assert_int_equal(frozen->freeze(), 0);
 	assert_int_equal(b.ch->ops->stop(b.ch), -EBUSY);
 	assert_int_equal(b.eng->reset(), 0);
 	assert_int_equal(b.ch->ops->restart(b.ch), 0);
 	assert_int_equal(b.ch->ops->stop(b.ch), 0);
 	b.post(fill(0, 8, 1, 0x11));
-	assert_int_equal(static_cast<ring_channel *>(b.ch)->freeze(), 0);
+	assert_int_equal(frozen->freeze(), 0);
 	assert_int_equal(b.ch->ops->resume(b.ch), -EBUSY);
 	assert_int_equal(b.eng->reset(), 0);
 	assert_int_equal(b.ch->ops->resume(b.ch), -EBUSY);

@@ -37,6 +37,8 @@ struct ring_kind {
 	std::span<const doorbell_register> doorbells = {}; /* of channel 0, which a CPU can store to; none: no test */
 	/* The driver; else one that maps its BAR (acting_bar.h). */
 	int (*probe)(std::unique_ptr<vfio::device> dev, std::unique_ptr<dma::engine> *out) = dma::probe;
+	unsigned stride = 1;   /* of the failures of a recovery that are tried: where each one takes long */
+	unsigned harmless = 0; /* calls of the transport that may fail while the device and a channel are opened */
 };
 extern const ring_kind kind;
 
@@ -55,15 +57,23 @@ struct ring_bench {
 		assert_int_equal(kind.probe(std::move(dev), &eng), 0);
 		begin(cfg);
 	}
+	ring_bench(std::unique_ptr<dma::engine> opened, dma::channel *channel) : eng(std::move(opened)), ch(channel)
+	{
+		map_memory();
+	}
 	void begin(const dma::channel_config &cfg)
 	{
 		assert_non_null(eng.get());
+		map_memory();
+		assert_int_equal(eng->channel_open(0, cfg, &ch), 0);
+	}
+	void map_memory()
+	{
 		void *p = mmap(nullptr, host_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		assert_ptr_not_equal(p, MAP_FAILED);
 		map = mapping(p, host_bytes);
 		bytes = map.data();
 		assert_int_equal(eng->map({.iova = host, .size = host_bytes, .vaddr = p}), 0);
-		assert_int_equal(eng->channel_open(0, cfg, &ch), 0);
 	}
 	~ring_bench()
 	{

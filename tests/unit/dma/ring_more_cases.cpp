@@ -317,6 +317,87 @@ static void test_takes_over_any_device(void **)
 	}
 }
 
+/*
+ * Each call of the transport fails in turn while the device and a channel are opened: that is the error of the open,
+ * but for a few of which the channel works all the same. The device is as good as before.
+ */
+static void test_each_failure_of_an_open(void **)
+{
+	std::unique_ptr<vfio::device> dev;
+	unsigned harmless = 0, left = 0;
+
+	if (kind.probe != dma::probe)
+		return; /* few calls are left */
+	assert_int_equal(open_device(kind.plain, &dev), 0);
+	for (unsigned n = 1; !left; n++) {
+		std::unique_ptr<engine> eng;
+		channel *ch = nullptr;
+
+		left = n;
+		int err = dma::probe(std::make_unique<failing_device>(std::move(dev), &dev, &left), &eng);
+		if (!err)
+			err = eng->channel_open(0, {}, &ch);
+		const unsigned unused = std::exchange(left, 0);
+		if (!err) {
+			ring_bench b(std::move(eng), ch);
+
+			b.bytes[4096] = u8(n);
+			b.run(copy(0, 4096, 64));
+			assert_int_equal(b.bytes[0], u8(n));
+			assert_int_equal(b.eng->unmap(host, host_bytes), 0);
+			harmless += !unused;
+		} else {
+			assert_string_not_equal(error_text(), "");
+		}
+		left = unused;
+		eng.reset();
+		assert_non_null(dev.get());
+		assert_false(dev->lost());
+	}
+	assert_int_equal(harmless, kind.harmless);
+}
+
+/*
+ * The same while a channel that hangs is aborted and resumed, or the device reset and the channel restarted: the step
+ * that fails is repeated, as lib/core does or may do, and the channel works.
+ */
+static void test_each_failure_of_a_recovery(void **)
+{
+	std::unique_ptr<vfio::device> dev;
+	unsigned left = 0, failed = 0;
+
+	if (kind.probe != dma::probe)
+		return;
+	assert_int_equal(open_device(kind.faulty, &dev), 0);
+	ring_bench b(std::make_unique<failing_device>(std::move(dev), &dev, &left));
+	const auto repeat = [&](const auto &step) {
+		int err = step();
+
+		if (err < 0) {
+			assert_int_equal(left, 0);
+			assert_string_not_equal(error_text(), "");
+			failed++;
+			err = step();
+		}
+		assert_int_equal(err, 0);
+	};
+	for (const bool all : {false, true})
+		for (unsigned n = 1, unused = 0; !unused; n += kind.stride) {
+			assert_int_equal(b.inject(all ? "hang@1/device" : "hang@1"), 0);
+			b.post(copy(8192, 0, 64));
+			b.until_struck();
+			left = n;
+			repeat([&] { return all ? b.eng->reset() : b.ch->ops->abort(b.ch); });
+			repeat([&] { return all ? b.ch->ops->restart(b.ch) : b.ch->ops->resume(b.ch); });
+			unused = std::exchange(left, 0);
+			assert_int_equal(b.inject(""), 0);
+			b.bytes[4096] = u8(n);
+			b.run(copy(0, 4096, 64));
+			assert_int_equal(b.bytes[0], u8(n));
+		}
+	assert_in_range(failed, 4 / kind.stride + 1, 1000);
+}
+
 /* Memory at the limits of what the transport maps: a device's addresses are no shorter than that, or the driver copies.
  */
 static void test_addresses_up_to_the_limit(void **)
@@ -580,6 +661,8 @@ std::span<const CMUnitTest> more_cases()
 		cmocka_unit_test(test_no_interrupts_for_pollers),
 		cmocka_unit_test(test_no_interrupt_without_a_vector),
 		cmocka_unit_test(test_takes_over_any_device),
+		cmocka_unit_test(test_each_failure_of_an_open),
+		cmocka_unit_test(test_each_failure_of_a_recovery),
 		cmocka_unit_test(test_addresses_up_to_the_limit),
 		cmocka_unit_test(test_stop_that_fails),
 		cmocka_unit_test(test_fast_path),

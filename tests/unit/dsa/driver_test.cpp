@@ -9,7 +9,13 @@ using namespace usdma;
 using namespace usdma::dma;
 using namespace usdma::test;
 
-const ring_kind test::kind = {"sim:model=dsa", "sim:model=dsa:faults=", "dsa", 8, 2000, 4};
+const ring_kind test::kind = {.plain = "sim:model=dsa",
+			      .faulty = "sim:model=dsa:faults=",
+			      .driver = "dsa",
+			      .channels = 8,
+			      .slow_us = 2000,
+			      .long_rounds = 4,
+			      .harmless = 3};
 
 static void test_limits(void **)
 {

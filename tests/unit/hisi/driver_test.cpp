@@ -24,7 +24,9 @@ const ring_kind test::kind = {.plain = "sim:model=hisi-hip09",
 			      .long_rounds = 40,
 			      .vendor = 0x19e5,
 			      .ops = op_bit(opcode::nop) | op_bit(opcode::copy),
-			      .doorbells = doorbells};
+			      .doorbells = doorbells,
+			      .stride = 40,
+			      .harmless = 3};
 static constexpr const char *faulty[] = {"sim:model=hisi:faults=", "sim:model=hisi-hip09:faults="};
 
 static void test_limits(void **)

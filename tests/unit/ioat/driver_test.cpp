@@ -18,7 +18,8 @@ const ring_kind test::kind = {.plain = "sim:model=ioat:channels=4",
 			      .channels = 4,
 			      .slow_us = 50000,
 			      .long_rounds = 70,
-			      .doorbells = doorbells};
+			      .doorbells = doorbells,
+			      .harmless = 8};
 
 static void test_limits(void **)
 {

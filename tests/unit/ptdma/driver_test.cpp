@@ -16,7 +16,8 @@ const ring_kind test::kind = {.plain = "sim:model=ptdma",
 			      .slow_us = 50000,
 			      .long_rounds = 3,
 			      .vendor = ptdma::pci_vendor,
-			      .ops = op_bit(opcode::nop) | op_bit(opcode::copy)};
+			      .ops = op_bit(opcode::nop) | op_bit(opcode::copy),
+			      .harmless = 5};
 
 static void test_limits(void **)
 {

@@ -123,115 +123,6 @@ static void test_arguments(void **)
 	b.expect(d, fault_reason::bad_op, 0);
 }
 
-static void test_2d_and_fill(void **)
-{
-	bench b;
-	descriptor d = with(opcode::copy_2d, host_to_host(iova, iova + 32 * KiB, 64));
-
-	b.expect(d, fault_reason::bad_length, 0);
-	d.height = 4;
-	d.a = d.b = 63;
-	b.expect(d, fault_reason::bad_length, 0);
-	d.a = 64;
-	b.expect(d, fault_reason::bad_length, 0);
-	d.b = ~u64(0) / 2;
-	b.expect(d, fault_reason::bad_length, 0);
-	d.b = 64 * KiB;
-	b.expect(d, fault_reason::dst_denied, iova + size);
-	d.height = ~u32(0);
-	d.len = ~u64(0);
-	b.expect(d, fault_reason::bad_length, 0);
-	d = with(opcode::fill, host_to_host(0, iova, 10));
-	b.expect(d, fault_reason::bad_op, 0);
-	d.arg = 4;
-	b.expect(d, fault_reason::bad_length, 0);
-	d.arg = 8;
-	d.len = 16;
-	d.dst = iova + 3 * size;
-	b.expect(d, fault_reason::dst_unmapped, d.dst);
-}
-
-static void test_words(void **)
-{
-	static constexpr opcode ops[] = {opcode::write, opcode::timestamp};
-	bench b;
-
-	for (opcode op : ops) {
-		b.expect(with(op, host_to_host(0, iova + 4, 0)), fault_reason::unaligned, iova + 4);
-		b.expect(with(op, host_to_host(0, iova + size, 0)), fault_reason::dst_denied, iova + size);
-		b.expect(with(op, host_to_host(0, 8, 0)), fault_reason::dst_unmapped, 8);
-		b.expect(with(op, host_to_host(0, iova + 8, 0)), fault_reason::none, 0);
-	}
-	descriptor d = with(opcode::wait, host_to_host(iova + 4, 0, 0));
-	b.expect(d, fault_reason::unaligned, iova + 4);
-	d.src = iova + 2 * size;
-	b.expect(d, fault_reason::src_denied, d.src);
-	d.src = iova;
-	d.arg = 4;
-	b.expect(d, fault_reason::bad_op, 0);
-	d.arg = u8(dma::compare::eq);
-	d.a = 1;
-	d.height = 3;
-	b.expect(d, fault_reason::timeout, iova);
-	store_release(reinterpret_cast<u64 *>(b.rw.data), u64(1));
-	b.expect(d, fault_reason::none, 0);
-}
-
-static void test_reduce(void **)
-{
-	bench b;
-	descriptor d = with(opcode::reduce, host_to_host(iova, iova + 4096, 6));
-
-	d.arg = dma::reduce_arg(dma::element::f32, dma::reduce_op::sum);
-	b.expect(d, fault_reason::bad_length, 0);
-	d.len = 8;
-	d.src = iova + 2;
-	b.expect(d, fault_reason::unaligned, iova + 2);
-	d.src = iova;
-	d.arg = dma::reduce_arg(dma::element::count, dma::reduce_op::sum);
-	b.expect(d, fault_reason::bad_op, 0);
-	d.arg = u8(dma::element::f32) | 5 << 4;
-	b.expect(d, fault_reason::bad_op, 0);
-	d.arg = dma::reduce_arg(dma::element::f32, dma::reduce_op::sum);
-	/* The destination is read as well. */
-	d.dst = iova + 2 * size;
-	b.expect(d, fault_reason::dst_denied, d.dst);
-	d.dst = iova + size;
-	b.expect(d, fault_reason::dst_denied, d.dst);
-}
-
-static void test_indirect(void **)
-{
-	bench b;
-	descriptor d = with(opcode::copy_indirect, make_copy(space::device, mem_base + 4, space::device, mem_base, 0));
-	sdma::indirect_block ind = {{0, 0}, 0, 64, mem_base + 4096, mem_base + 8192};
-
-	b.expect(d, fault_reason::unaligned, d.src);
-	d.src = mem_base + 64;
-	d.arg = 4;
-	b.expect(d, fault_reason::bad_op, 0);
-	d.arg = 0;
-	memset(b.r.mem() + 64, 0, sizeof(ind));
-	b.expect(d, fault_reason::bad_length, d.src);
-	ind.src = iova;
-	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
-	b.expect(d, fault_reason::src_unmapped, iova);
-	d.arg = dma::indirect_host; /* the block is in device memory, its addresses are in host memory */
-	ind.src = mem_base;
-	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
-	b.expect(d, fault_reason::src_unmapped, mem_base);
-	d.arg = 0;
-	ind.src = mem_base;
-	ind.dst = mem_base + b.r.mem_size;
-	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
-	b.expect(d, fault_reason::dst_unmapped, ind.dst);
-	ind.len_high = 2;
-	memcpy(b.r.mem() + 64, &ind, sizeof(ind));
-	b.expect(d, fault_reason::bad_length, d.src);
-	d.src = mem_base + b.r.mem_size - 24;
-	b.expect(d, fault_reason::src_unmapped, mem_base + b.r.mem_size);
-}
-
 /* The doorbell covers a descriptor that was never written. */
 static void test_bad_tag(void **)
 {
@@ -416,10 +307,6 @@ int main()
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_checked_before_touched),
 		cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_2d_and_fill),
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_reduce),
-		cmocka_unit_test(test_indirect),
 		cmocka_unit_test(test_bad_tag),
 		cmocka_unit_test(test_other_channels),
 		cmocka_unit_test(test_injected_faults),

@@ -34,6 +34,25 @@ static const char *beside_libusdma(const char *file, char (&path)[PATH_MAX])
 	return n > 0 && n < int(sizeof(path)) && access(path, F_OK) == 0 ? path : file;
 }
 
+/* The errno of a text of dlerror() that is about lack of descriptors or memory; 0: of another. */
+static int lack_of(const char *text)
+{
+	char what[64];
+
+	for (const int err : {EMFILE, ENFILE, ENOMEM})
+		if (strstr(text, strerror_r(err, what, sizeof(what))))
+			return err;
+	return 0;
+}
+
+static int fail_load(const char *what, const char *file, const char *package, const char *why)
+{
+	if ((errno = lack_of(why)))
+		return fail_errno("%s cannot be loaded", file);
+	return fail(ENOPKG, "%s is in %s, which cannot be loaded: %s; install the package %s %s", what, file, why,
+		    package, USDMA_VERSION_TEXT);
+}
+
 /* file, package: of Debian; what: needs it. */
 static int load(const char *what, const char *file, const char *package, const char *symbol, void **out)
 {
@@ -45,8 +64,7 @@ static int load(const char *what, const char *file, const char *package, const c
 	if (*out)
 		return 0;
 	why = why ? why : dlerror();
-	return fail(ENOPKG, "%s is in %s, which cannot be loaded: %s; install the package %s %s", what, file,
-		    why ? why : "it has no entry", package, USDMA_VERSION_TEXT);
+	return fail_load(what, file, package, why ? why : "it has no entry");
 }
 
 int dma::simulator(const software_transports **out)

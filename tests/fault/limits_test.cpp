@@ -263,6 +263,71 @@ static void few_descriptors(void **)
 	}
 }
 
+/* All but so many are taken. */
+static void leave_descriptors(unsigned left)
+{
+	const rlimit few = {64, 4096};
+	int last = -1;
+
+	EXPECT(!setrlimit(RLIMIT_NOFILE, &few));
+	for (int fd; (fd = dup(0)) >= 0;)
+		last = fd;
+	EXPECT(errno == EMFILE && last > int(left));
+	for (unsigned i = 0; i < left; i++)
+		EXPECT(!close(last - int(i)));
+}
+
+static bool is_lack(int err)
+{
+	return err == -EMFILE && names("RLIMIT_NOFILE");
+}
+
+/* The first calls of the process find none: what they could not read is read by a later one. */
+static void use_before_and_after(unsigned left, int devices)
+{
+	const rlimit more = {1024, 4096};
+	usdma_device *dev = nullptr;
+	usdma_setting_info info = {};
+	char text[64];
+
+	info.struct_size = sizeof(info);
+	leave_descriptors(left);
+	const int count = usdma_device_count();
+	EXPECT(count == devices || is_lack(count));
+	const int open = usdma_open("sim:mem=24M", &dev);
+	EXPECT(!open || is_lack(open));
+	const int get = usdma_setting_get("hang_ms", text, sizeof(text));
+	EXPECT(get ? is_lack(get) : !strcmp(text, "4321"));
+	const int describe = usdma_setting_describe(0, &info);
+	EXPECT(!describe || is_lack(describe));
+	EXPECT(left || (is_lack(count) && is_lack(open) && is_lack(get) && is_lack(describe)));
+	EXPECT(!setrlimit(RLIMIT_NOFILE, &more));
+	EXPECT(usdma_device_count() == devices + (open ? 0 : 1));
+	EXPECT(!usdma_open("sim:mem=24M", &dev) && !usdma_close(dev) && !usdma_open_index(0, &dev));
+	EXPECT(!usdma_setting_get("hang_ms", text, sizeof(text)) && !strcmp(text, "4321"));
+}
+
+/* The settings, the list of devices, and libraries that are loaded when they are used. */
+static void descriptors_are_free_again(void **)
+{
+	const std::string mine = folder + "/usdma", file = mine + "/usdma.conf";
+
+	assert_int_equal(mkdir(mine.c_str(), 0700), 0);
+	std::ofstream(file) << "hang_ms = 4321\ndevices = sim:mem=20M,sim:mem=21M\n";
+	unsetenv("USDMA_DEVICES");
+	for (const char *check : {"", "race"})
+		for (const bool named : {false, true})
+			for (unsigned left = 0; left < 4; left++)
+				in_child([&] {
+					setenv("USDMA_CHECK", check, 1);
+					setenv(named ? "USDMA_CONFIG" : "XDG_CONFIG_HOME",
+					       (named ? file : folder).c_str(), 1);
+					use_before_and_after(left, 2);
+				});
+	assert_int_equal(unlink(file.c_str()), 0);
+	assert_int_equal(rmdir(mine.c_str()), 0);
+}
+
 /* ---- standard streams that are closed ---------------------------------------------------------------- */
 
 static bool is_closed(int fd)
@@ -394,6 +459,7 @@ int main()
 		cmocka_unit_test(device_uses_few_descriptors),
 		cmocka_unit_test(many_devices),
 		cmocka_unit_test(few_descriptors),
+		cmocka_unit_test(descriptors_are_free_again),
 		cmocka_unit_test(standard_descriptors_unused),
 		cmocka_unit_test(closed_descriptors_of_a_tool),
 		cmocka_unit_test(core_dump_contents),

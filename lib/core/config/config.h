@@ -81,11 +81,13 @@ struct config {
 	std::string error;                   /* bad values, reported by the first call that opens a device */
 	std::string warning;                 /* ignored settings; logged when the settings are published */
 	std::vector<setting_origin> origins; /* by row of the table */
+	int lacks = 0; /* EMFILE …: something could not be read for lack of descriptors or memory; see error */
 };
 
-/* The settings in use, fixed by the first call; the defaults while there is no memory to read them. */
+/* The settings in use, fixed by the first call that can read them; until then the defaults. */
 const config &config_get();
-/* Reads the settings; called before devices are counted or opened. -ENOMEM. */
+/* Reads the settings; called before devices are counted or opened. -ENOMEM, -EMFILE, -ENFILE: the next call tries
+ * again. */
 int config_ready();
 
 /*

@@ -132,6 +132,7 @@ void config_read_file(config *c, const std::string &path, file_policy policy)
 	if (!fd.valid() && policy != file_policy::must && (errno == ENOENT || errno == ENOTDIR))
 		return;
 	const int err = fd.valid() ? read_all(fd.get(), &text) : errno;
+	config_note_lack(c, err);
 	if (err == EFBIG)
 		config_add_error(c, path + ": larger than " + std::to_string(max_file / KiB) +
 					    " KiB: this is not a configuration file");

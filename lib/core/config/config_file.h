@@ -9,6 +9,8 @@ namespace usdma::core {
 /* Appends to c->error. */
 void config_add_error(config *c, const std::string &text);
 void config_add_warning(config *c, const std::string &text);
+/* A call has failed with err: if for lack of descriptors or memory, the settings are not what they are. */
+void config_note_lack(config *c, int err);
 /* Stores a value and its origin; false: invalid value, nothing is changed. */
 bool config_put(config *c, const setting &s, const std::string &value, setting_from from, const std::string &where);
 /* Parses all lines of a file's text. */

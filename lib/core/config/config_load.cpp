@@ -41,6 +41,12 @@ void config_add_warning(config *c, const std::string &text)
 	c->warning += (c->warning.empty() ? "" : "; ") + text;
 }
 
+void config_note_lack(config *c, int err)
+{
+	if (err == EMFILE || err == ENFILE || err == ENOMEM)
+		c->lacks = err;
+}
+
 /* ---- files ------------------------------------------------------------------------------------------- */
 
 static std::string variable(const config_source &from, const char *name)
@@ -137,7 +143,7 @@ static void choose_timing(config *c)
 static void choose_devices(config *c)
 {
 	if (c->device_list.empty())
-		c->devices = default_devices();
+		config_note_lack(c, default_devices(&c->devices));
 	else if (dma::parse_list(c->device_list, &c->devices))
 		config_add_error(c, "devices (USDMA_DEVICES) " + c->device_list + ": " + error_text());
 	if (c->devices.size() > max_devices)
@@ -209,39 +215,62 @@ static void load_checks(config *c)
 {
 	if (!c->checks.race && !c->checks.strict)
 		return;
-	if (race_detector(&c->hooks)) {
+	if (const int err = race_detector(&c->hooks)) {
+		config_note_lack(c, -err);
 		config_add_error(c, std::string("check (USDMA_CHECK): ") + error_text());
 		c->checks.race = c->checks.strict = false;
 	}
 }
 
-/* Reads and publishes the settings. nullptr: no memory. */
-[[gnu::cold]] static const config *take_into_use()
+/* 0: read; else what is lacking. */
+static int read_anew(config *made)
+{
+	if (!fits([&] {
+		    *made = parse({}, &*program);
+		    load_checks(made);
+	    }))
+		return ENOMEM;
+	return made->lacks;
+}
+
+/* Reads and publishes the settings. 0, or the errno of what is lacking now: then none are published. */
+[[gnu::cold]] static int take_into_use()
 {
 	const no_cancel scope;
 	std::lock_guard guard(program->lock);
 
-	if (!program->in_use) {
-		std::unique_ptr<config> made = try_unique<config>();
-
-		if (!made || !fits([&] {
-			    *made = parse({}, &*program);
-			    load_checks(made.get());
-		    }))
-			return nullptr;
-		log_set_level(made->log);
-		store_relaxed(&wake_late_ns, made->wake_late_ms * ns_per_ms);
-		if (!made->warning.empty())
-			log_warn("%s", made->warning.c_str());
-		/* Release: readers see them initialized. */
-		store_release(&program->in_use, made.release());
-	}
-	return program->in_use;
+	if (program->in_use)
+		return 0;
+	std::unique_ptr<config> made = try_unique<config>();
+	if (const int lacks = made ? read_anew(made.get()) : ENOMEM)
+		return lacks;
+	log_set_level(made->log);
+	store_relaxed(&wake_late_ns, made->wake_late_ms * ns_per_ms);
+	if (!made->warning.empty())
+		log_warn("%s", made->warning.c_str());
+	/* Release: readers see them initialized. */
+	store_release(&program->in_use, made.release());
+	return 0;
 }
 
 int config_ready()
 {
-	return load_acquire(&program->in_use) || take_into_use() ? 0 : no_memory("the settings");
+	const int lacks = load_acquire(&program->in_use) ? 0 : take_into_use();
+
+	if (lacks == ENOMEM)
+		return no_memory("the settings");
+	errno = lacks;
+	return lacks ? fail_errno("the settings cannot be read") : 0;
+}
+
+/* nullptr: not now. */
+[[gnu::cold]] static const config *taken_now()
+{
+	const saved_error before;
+
+	take_into_use();
+	before.again(0);
+	return load_acquire(&program->in_use);
 }
 
 const config &config_get()
@@ -250,7 +279,7 @@ const config &config_get()
 	const config *c = load_acquire(&program->in_use);
 
 	if (unlikely(!c))
-		c = take_into_use();
+		c = taken_now();
 	return likely(c) ? *c : *standard;
 }
 

@@ -6,7 +6,7 @@
 
 namespace usdma::core {
 
-/* Default devices: supported devices bound to vfio-pci, else four software devices of 4 GiB. */
-std::vector<std::string> default_devices(const char *vfio_pci = "/sys/bus/pci/drivers/vfio-pci");
+/* Default devices: supported devices bound to vfio-pci, else four software devices of 4 GiB. Else an errno. */
+int default_devices(std::vector<std::string> *out, const char *vfio_pci = "/sys/bus/pci/drivers/vfio-pci");
 
 } // namespace usdma::core

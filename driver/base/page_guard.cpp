@@ -38,23 +38,72 @@ struct guard_state {
 };
 static constinit no_destructor<guard_state> state;
 
+/* Outside of a guard: of a thread that did not block the signals at its last check. Never armed. */
+static page_guard checked;
+
 /* Async-signal-safe: pthread_getspecific() allocates nothing, even in a thread that has set no value. */
 static page_guard *innermost()
 {
 	return load_acquire(&state->ready) ? static_cast<page_guard *>(pthread_getspecific(state->key)) : nullptr;
 }
 
+static constexpr int caught[] = {SIGSEGV, SIGBUS};
+
+static sigset_t set_of(u32 signals)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (unsigned i = 0; i < 2; i++)
+		if (signals & u32(1) << i)
+			sigaddset(&set, caught[i]);
+	return set;
+}
+
+/* The thread's outermost guard, or all that it has: the others find them unblocked. */
+[[gnu::cold, gnu::noinline]] static void unblock(page_guard *g)
+{
+	const sigset_t both = set_of(3);
+	sigset_t before;
+
+	pthread_sigmask(SIG_UNBLOCK, &both, &before);
+	for (unsigned i = 0; i < 2; i++)
+		g->was_blocked |= u32(sigismember(&before, caught[i]) == 1) << i;
+	if (!g->was_blocked)
+		g->outer = &checked;
+}
+
+[[gnu::cold, gnu::noinline]] static void block_again(page_guard *g)
+{
+	const sigset_t set = set_of(g->was_blocked);
+
+	g->was_blocked = 0;
+	pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 void page_guard_enter(page_guard *g)
 {
+	if (unlikely(!load_acquire(&state->ready)))
+		return;
 	g->outer = innermost();
-	if (load_acquire(&state->ready))
-		pthread_setspecific(state->key, g);
+	if (unlikely(!g->outer))
+		unblock(g);
+	pthread_setspecific(state->key, g);
 }
 
 void page_guard_leave(page_guard *g)
 {
-	if (load_acquire(&state->ready))
-		pthread_setspecific(state->key, g->outer);
+	if (unlikely(!load_acquire(&state->ready)))
+		return;
+	pthread_setspecific(state->key, g->outer);
+	if (unlikely(g->was_blocked))
+		block_again(g);
+}
+
+void page_guard_recheck()
+{
+	if (innermost() == &checked)
+		pthread_setspecific(state->key, nullptr);
 }
 
 /* Default action: the faulting access is repeated when the handler returns; a signal that was sent is raised again. */

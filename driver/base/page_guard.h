@@ -3,7 +3,11 @@
  * The program may truncate, unmap or protect memory while the library accesses it; the access then raises SIGSEGV or
  * SIGBUS.  Inside a guard, the access is aborted by siglongjmp() and the guard holds the faulting address.
  *
- * Entering a guard makes no system call.  Signals outside of a guard are passed to the program's handlers, as are those
+ * The kernel kills a process that accesses such memory in a thread that blocks the signal: a guard unblocks both.  It
+ * makes system calls for that in a thread's first guard, while the thread blocks them, and for long
+ * accesses; not for a short one in a thread that did not block them at its last check.
+ *
+ * Signals outside of a guard are passed to the program's handlers, as are those
  * for other memory than the guard's: a handler of another signal, which has interrupted the access, may probe memory.
  */
 #pragma once
@@ -27,6 +31,7 @@ struct page_guard {
 	volatile sig_atomic_t armed = 0;
 	void *volatile address = nullptr; /* after a jump to resume: the faulting address */
 	page_guard *outer = nullptr;
+	u32 was_blocked = 0; /* of the two signals, by bit: blocked by the thread, until page_guard_leave() */
 	/* What is accessed; both empty: anything, by a thread that blocks signals. */
 	access_range of[2] = {};
 
@@ -57,6 +62,16 @@ void page_guard_on_protected(protected_page f);
 /* The calling thread's innermost guard from here on.  Before page_guard_install() there is none. */
 void page_guard_enter(page_guard *g);
 void page_guard_leave(page_guard *g);
+/* The thread's next guard checks again whether it blocks the signals. */
+void page_guard_recheck();
+/* For an access of n bytes, unless that takes longer than the access: in one guard, or in several. */
+inline void page_guard_check(u64 n)
+{
+	static constexpr u64 long_from = 256 * KiB;
+
+	if (n >= long_from)
+		page_guard_recheck();
+}
 
 /*
  * Runs f(guard), which accesses a and b, or what it has the guard cover before each access.  It must not own anything
@@ -71,6 +86,7 @@ template <class F> [[gnu::noinline]] bool page_guarded(access_range a, access_ra
 		*bad = g.address;
 		return false;
 	}
+	page_guard_check(a.len);
 	page_guard_enter(&g);
 	g.cover(a, b);
 	g.armed = 1;

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <functional>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace usdma::test;
@@ -199,6 +200,57 @@ static void registered_memory_is_lost(void **)
 		});
 }
 
+static sigset_t blocked_now()
+{
+	sigset_t now;
+
+	pthread_sigmask(SIG_BLOCK, nullptr, &now);
+	return now;
+}
+
+/* Their signal would end the process. */
+static void block_all_signals()
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, &all, nullptr), 0);
+}
+
+static void losses_while_signals_are_blocked(bench &b, size_t from)
+{
+	for (const loss &l : losses)
+		each_use([&](const use &u, size_t len) {
+			lost_memory m(l.of_file);
+
+			if (!can_fault(u) || len < from)
+				return;
+			if (u.plain)
+				check_lost(b, l, u, len, m, false);
+			WORKS(usdma_host_register(m.p, most, 0));
+			check_lost(b, l, u, len, m, true);
+			WORKS(usdma_host_unregister(m.p));
+		});
+	const sigset_t now = blocked_now();
+	assert_true(sigismember(&now, SIGSEGV) && sigismember(&now, SIGBUS) && sigismember(&now, SIGUSR1));
+}
+
+/* From its start, as threads of services do; or later, when long accesses notice that. */
+static void threads_that_block_signals(bench &b)
+{
+	std::thread([&] {
+		block_all_signals();
+		losses_while_signals_are_blocked(b, 0);
+	}).join();
+	std::thread([&] {
+		lost_memory m(false);
+
+		WORKS(usdma_copy(b.s, b.mem.data(), m.p, 64));
+		block_all_signals();
+		losses_while_signals_are_blocked(b, most);
+	}).join();
+}
+
 static void pageable_memory_is_lost(void **)
 {
 	bench b;
@@ -210,6 +262,8 @@ static void pageable_memory_is_lost(void **)
 			if (u.plain)
 				check_lost(b, l, u, len, m, false);
 		});
+	/* Not a case of its own: cmocka replaces the handlers for each, which the library allows for eight times. */
+	threads_that_block_signals(b);
 }
 
 /* The memory is writable, but registered read-only. */

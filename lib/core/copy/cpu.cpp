@@ -190,6 +190,8 @@ int copy_by_cpu(u8 *dst, const u8 *src, u64 len, deadline until)
 {
 	cpu_copy c = {dst, src, len, until};
 	shared_work w = {copy_part, &c, len, part_size(len)};
+
+	page_guard_check(len);
 	const u64 done = len < helped_from ? 0 : helper_share(&w);
 	/* After a failure: again, for the error and its text. */
 	const int err = copy_alone(c, done);
@@ -292,6 +294,7 @@ size_t copy_group_by_cpu(const copy_list &items, size_t n, u64 total, const side
 
 	if (race_on())
 		return 0;
+	page_guard_check(total);
 	/* A fault stops the group at its item. */
 	page_guarded(
 		{&g, 1}, {},

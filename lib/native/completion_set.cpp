@@ -122,6 +122,12 @@ static bool await_first(completion_set *s)
 	return how != core::signalling::done;
 }
 
+/* The first mark has no result yet. True: it has by now. More of those that a thread delivers may have ended, too. */
+static bool poll_first(completion_set *s, bool any)
+{
+	return s->first && (!any || !s->first->in_ring) && core::set_poll(s->first);
+}
+
 /* ---- the calls ------------------------------------------------------------------------------------------ */
 
 int usdma_completion_set_create(usdma_stream *stream, usdma_completion_set **out)
@@ -215,6 +221,6 @@ int usdma_completion_finish_many(usdma_completion_set *handle, struct usdma_comp
 	core::set_seen(&set->signals);
 	do
 		count += take_ended(set, out + count, n - count);
-	while (count < n && !await_first(set));
+	while (count < n && (!await_first(set) || poll_first(set, count)));
 	return count ? int(count) : fail(EAGAIN, "%s: no work has ended", __func__);
 }

@@ -13,7 +13,7 @@
 #include "lib/native/handles.h"
 
 #include <liburing.h>
-#include <poll.h>
+#include <sched.h>
 
 using namespace usdma;
 
@@ -23,6 +23,7 @@ struct alignas(64) completion {
 	u64 alive = 0; /* the handle */
 	u32 busy = 0;
 	bool ended = false;     /* its eventfd was signalled */
+	bool in_ring = false;   /* a read of it was prepared */
 	u64 count = 0;          /* the kernel reads the eventfd into this, of a misused one at any time */
 	core::stream_mark mark; /* its work */
 	core::signalling how = core::signalling::none;
@@ -100,7 +101,7 @@ static int begin(const char *call, completion *c)
 	if (load_acquire(&c->busy))
 		return fail(EBUSY, "%s: outstanding already; call usdma_completion_finish after its CQE", call);
 	store_relaxed(&c->count, u64(0));
-	c->ended = false;
+	c->ended = c->in_ring = false;
 	c->how = core::signalling::none;
 	return 0;
 }
@@ -150,6 +151,7 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 	/* liburing 2.5 and newer sets only a part: the rest is io_uring_get_sqe()'s, which the caller need not use. */
 	*sqe = {};
 	prep_read(c, sqe);
+	c->in_ring = true;
 	sqe->user_data = user_data;
 	return 0;
 }
@@ -157,9 +159,6 @@ int usdma_prep_completion(usdma_completion *completion, usdma_stream *stream, st
 /* Whether the eventfd was signalled: the ring's read took the signal, or (cancelled) it is taken here. */
 static bool signalled(completion *c)
 {
-	struct pollfd p = {c->fd.get(), POLLIN, 0};
-	u64 n;
-
 	if (c->signal) {
 		if (!core::signal_end(c->signal))
 			return false;
@@ -168,7 +167,24 @@ static bool signalled(completion *c)
 	}
 	if (c->how == core::signalling::done || load_acquire(&c->count))
 		return true;
-	return poll(&p, 1, 0) == 1 && read(c->fd.get(), &n, sizeof(n)) == ssize_t(sizeof(n));
+	return eventfd_clear(c->fd.get());
+}
+
+/* The work may have ended before its signal: by this thread instead of the library's, or late by the device. */
+static bool signalled_behind(completion *c)
+{
+	const deadline until = deadline::in_ms(1);
+
+	if (!core::stream_mark_poll(&c->mark))
+		return false;
+	if (c->signal)
+		core::signal_await(c->signal);
+	else
+		core::stream_signals_deliver();
+	/* The ring's read is about to take it, and has a CQE then; unless it was cancelled, or never submitted. */
+	while (c->in_ring && !load_acquire(&c->count) && !until.passed())
+		sched_yield();
+	return signalled(c);
 }
 
 /* Of one that was prepared. -EAGAIN: its CQE may not have come. */
@@ -176,7 +192,7 @@ static int check_ended(const char *call, completion *c)
 {
 	if (!load_acquire(&c->busy))
 		return fail(EINVAL, "%s: it was not prepared", call);
-	if (c->ended || signalled(c)) {
+	if (c->ended || signalled(c) || signalled_behind(c)) {
 		c->ended = true;
 		return 0;
 	}

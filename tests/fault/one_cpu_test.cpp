@@ -6,10 +6,13 @@
 #include "tests/integration/native.h"
 #include "tests/support/sim_process.h"
 
+#include "usdma/uring.h"
+
 #include "driver/base/clock.h"
 #include "driver/base/cpu.h"
 
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <sched.h>
 #include <unistd.h>
@@ -163,6 +166,95 @@ static void queries_of_a_real_time_thread(void **)
 	}
 }
 
+namespace {
+
+/* What may be polled; each is called after a copy. */
+struct polled {
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_event *done, *before;
+	usdma_completion *completion;
+	usdma_completion_set *set;
+};
+
+} // namespace
+
+/* 1: done; 0: not yet. */
+static int is_done(int err, int not_yet)
+{
+	return err == not_yet ? 0 : err ? err : 1;
+}
+
+static int (*const polls[])(const polled &p) = {
+	[](const polled &p) { return is_done(usdma_stream_sync(p.s, 0), -ETIMEDOUT); },
+	[](const polled &p) { return is_done(usdma_device_sync(p.dev, 0), -ETIMEDOUT); },
+	[](const polled &p) { return is_done(usdma_event_sync(p.done, 0), -ETIMEDOUT); },
+	[](const polled &p) {
+		int64_t ns;
+
+		return is_done(usdma_event_elapsed(p.before, p.done, &ns), -EAGAIN);
+	},
+	[](const polled &p) { return is_done(usdma_completion_finish(p.completion), -EAGAIN); },
+	[](const polled &p) {
+		usdma_error_info info = {};
+
+		info.struct_size = sizeof(info);
+		return is_done(usdma_completion_take_error(p.completion, &info), -EAGAIN);
+	},
+	[](const polled &p) {
+		usdma_completed ended;
+		const int n = usdma_completion_finish_many(p.set, &ended, 1);
+
+		return n == -EAGAIN ? 0 : n;
+	},
+};
+
+static void poll_each(const polled &p, const block &mem, const block &in, unsigned i)
+{
+	usdma_completed ended;
+	int fd;
+
+	WORKS(usdma_event_record(p.before, p.s));
+	/* Behind work of a thread of the library, of which sometimes the copy waits. */
+	if (i % 3)
+		WORKS(usdma_stream_call(
+			p.s, [](void *) {}, nullptr, i % 3 == 2));
+	WORKS(usdma_copy(p.s, mem.data(), in.data(), size));
+	WORKS(usdma_event_record(p.done, p.s));
+	WORKS(usdma_completion_start(p.completion, p.s, &fd));
+	WORKS(usdma_completion_mark(p.set, i));
+	reaches([&] { return polls[i / 3](p); });
+	WORKS(usdma_stream_sync(p.s, long_ms));
+	if (polls[i / 3] != polls[4])
+		WORKS(usdma_completion_finish(p.completion));
+	if (polls[i / 3] != polls[6])
+		assert_int_equal(usdma_completion_finish_many(p.set, &ended, 1), 1);
+}
+
+static void polls_of_a_real_time_thread(void **)
+{
+	const auto to_normal = [](void *) { take_policy(SCHED_OTHER, 0); };
+
+	if (!take_policy(SCHED_FIFO, 10))
+		skip();
+	const std::unique_ptr<void, decltype(to_normal)> normal(&allowed, to_normal);
+	for (const unsigned index : {0u, 1u}) {
+		const device dev(index);
+		const stream s(dev);
+		const event done(dev, USDMA_EVENT_TIMING), before(dev, USDMA_EVENT_TIMING);
+		const block in(dev, kind::pinned, size), mem(dev, kind::device, size);
+		polled p = {dev, s, done, before, nullptr, nullptr};
+
+		WORKS(usdma_completion_create(&p.completion));
+		WORKS(usdma_completion_set_create(s, &p.set));
+		take_policy(SCHED_FIFO, 20);
+		for (unsigned i = 0; i < 3 * std::size(polls); i++)
+			poll_each(p, mem, in, i);
+		WORKS(usdma_completion_destroy(p.completion));
+		WORKS(usdma_completion_set_destroy(p.set));
+	}
+}
+
 static void process_while_it_serves(void **)
 {
 	const device dev(1);
@@ -178,6 +270,7 @@ int main()
 		cmocka_unit_test(embedded_engine),
 		cmocka_unit_test(engine_of_a_process),
 		cmocka_unit_test(queries_of_a_real_time_thread),
+		cmocka_unit_test(polls_of_a_real_time_thread),
 		cmocka_unit_test(process_while_it_serves),
 	};
 

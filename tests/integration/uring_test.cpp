@@ -740,6 +740,65 @@ void a_polled_set(void **)
 	}
 }
 
+void finish_two(copier &c, const completion (&two)[2])
+{
+	io_uring_sqe unused;
+
+	for (const completion &one : two)
+		WORKS(usdma_prep_completion(one, c.s, &unused, 1));
+	WORKS(usdma_stream_sync(c.s, long_ms));
+	for (const completion &one : two)
+		assert_int_equal(usdma_completion_finish(one), 0);
+}
+
+void finish_each(copier &c, usdma_completion *by_fd, const completion (&two)[2], const marks &a, const marks &b)
+{
+	usdma_completed ended[2];
+	io_uring_sqe unused;
+	int fd;
+
+	WORKS(usdma_completion_start(by_fd, c.s, &fd));
+	for (const completion &one : two)
+		WORKS(usdma_prep_completion(one, c.s, &unused, 1));
+	for (const marks *set : {&a, &b, &a, &b})
+		WORKS(usdma_completion_mark(*set, 7));
+	WORKS(usdma_stream_sync(c.s, long_ms));
+	for (const marks *set : {&a, &b})
+		assert_int_equal(usdma_completion_finish_many(*set, ended, 2), 2);
+	assert_int_equal(usdma_completion_finish(by_fd), 0);
+	for (const completion &one : two)
+		assert_int_equal(usdma_completion_finish(one), 0);
+}
+
+/* What a sync has waited for has ended, also if the signal of the device, or of the library's thread, has yet to come.
+ */
+void finished_behind_a_sync(void **)
+{
+	need_rings();
+	device dev;
+	copier c(dev), other(dev, MiB);
+	const completion by_fd, two[2];
+	const event gate(dev);
+
+	for (uint64_t n = 1; n <= sized(60, 10); n++) {
+		c.copy(n);
+		finish_two(c, two);
+	}
+	set_faults(dev, 0, "drop-irq%1");
+	c.copy(1);
+	finish_two(c, two);
+	set_faults(dev, 0, "");
+	const marks by_device(c.s), by_thread(c.s);
+	for (uint64_t n = 1; n <= sized(60, 10); n++) {
+		other.copy(n);
+		WORKS(usdma_event_record(gate, other.s));
+		if (n % 4 == 1)
+			WORKS(usdma_stream_wait_event(c.s, gate));
+		c.copy(n);
+		finish_each(c, by_fd, two, by_device, by_thread);
+	}
+}
+
 void a_set_outlives_its_stream(void **)
 {
 	need_rings();
@@ -790,6 +849,7 @@ int main()
 		cmocka_unit_test(failures_of_a_set),
 		cmocka_unit_test(lost_interrupts_of_a_set),
 		cmocka_unit_test(a_polled_set),
+		cmocka_unit_test(finished_behind_a_sync),
 		cmocka_unit_test(a_set_outlives_its_stream),
 	};
 

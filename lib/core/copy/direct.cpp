@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Direct copies: requests to the engine, which can access both sides. */
 #include "lib/core/copy/internal.h"
+#include "lib/core/queue/wait.h"
 
 namespace usdma::core {
 
@@ -18,8 +19,13 @@ struct direct_copy {
 	u64 left() const { return len - done; }
 };
 
+/* The caller may poll. */
 [[gnu::cold]] static int fail_waits(const stream *s)
 {
+	if (stream_is_gated(s))
+		note_gated_poll();
+	else
+		hwq_note_poll(s->ln, load_relaxed(&s->last));
 	return fail(EAGAIN, "stream %u: a copy of memory that its device cannot access would wait for earlier work",
 		    s->id);
 }

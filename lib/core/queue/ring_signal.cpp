@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <new>
+#include <poll.h>
 #include <utility>
 
 namespace usdma::core {
@@ -237,6 +238,14 @@ bool signal_end(ring_signal *s)
 	}
 	unref(s);
 	return true;
+}
+
+void signal_await(ring_signal *s)
+{
+	pollfd p = {s->fd.get(), POLLIN, 0};
+
+	if (poll(&p, 1, 1) == 0 && !load_acquire(s->count))
+		signal_raise(s);
 }
 
 void signal_release(ring_signal *s)

@@ -62,6 +62,8 @@ signalling signal_next(hw_queue *l, ring_signal *s, u64 seq);
 
 /* Consumes the signal; the user does not touch it any more. False: it has not come. */
 bool signal_end(ring_signal *s);
+/* Of a completion whose number has completed: its signal comes within a millisecond, or is replaced. */
+void signal_await(ring_signal *s);
 /* Of a set, of which nothing is outstanding. */
 void signal_release(ring_signal *s);
 /* Nothing of the set is outstanding. */

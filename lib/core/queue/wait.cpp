@@ -483,6 +483,8 @@ int hwq_wait(hw_queue *l, u64 seq, deadline until, wait_mode mode)
 	/* So that a caller that sees the loss can usually free its memory at once. */
 	if (unlikely(err && l->dev->lost()))
 		device_quiesce(l->dev);
+	else if (err == -ETIMEDOUT)
+		hwq_note_poll(l, seq);
 	return err;
 }
 

@@ -21,8 +21,9 @@ bool hwq_engine_is_here(const hw_queue *l);
 /* Polls for about a microsecond; takes no lock. True: completed >= seq. */
 bool hwq_spin(hw_queue *l, u64 seq);
 /*
- * A caller found seq incomplete, and may poll. With timing late, the device runs up to seq after several calls. If the
- * engine's thread was last seen on this CPU, some calls sleep for 100 µs at most, so that it runs.
+ * A caller found seq incomplete, also by a wait whose time was over, and may poll. With timing late, the device runs up
+ * to seq after several calls. If the engine's thread was last seen on this CPU, some calls sleep for 100 µs at most, so
+ * that it runs.
  */
 void hwq_note_poll(hw_queue *l, u64 seq);
 /*

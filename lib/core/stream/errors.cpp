@@ -296,6 +296,41 @@ void stream_marks_over(stream *s)
 	s->ended = true;
 }
 
+/* With errors_lock held: counted as in use. nullptr: the work is not in a ring. */
+static hw_queue *enter_queue_of(const stream *s, const stream_mark *m)
+{
+	hw_queue *const l = !s->ended && m->state == mark_in_ring ? s->ln : nullptr;
+
+	if (l)
+		l->calls.enter();
+	return l;
+}
+
+bool stream_mark_poll(stream_mark *m)
+{
+	stream *const s = m->s;
+	hw_queue *l;
+
+	{
+		std::lock_guard guard(s->errors_lock);
+
+		if (has_ended(s, m))
+			return true;
+		l = enter_queue_of(s, m);
+	}
+	if (l) {
+		if (dma::halted(l->ch))
+			hwq_check_fault(l);
+		hwq_note_poll(l, m->seq);
+		l->calls.leave();
+	} else {
+		progress_run();
+		note_gated_poll();
+	}
+	devices_poll();
+	return false;
+}
+
 int stream_mark_result(stream_mark *m, stream_error *out)
 {
 	stream *const s = m->s;

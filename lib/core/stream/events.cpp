@@ -225,22 +225,28 @@ static void check_reached(record *r)
 		race().record(race_record::reached, 0, &r->order);
 }
 
+/* The caller may poll. */
+static bool poll_reached(record *r)
+{
+	const bool queued = load_acquire(&r->at) == record::queued;
+
+	if (queued)
+		progress_run();
+	const bool reached = record_reached(r, true);
+	if (reached)
+		check_reached(r);
+	else if (queued)
+		note_gated_poll();
+	return reached;
+}
+
 event_state event_query(event *e)
 {
 	const latest_record r(e);
 
 	if (!r)
 		return event_state::never;
-	const bool queued = load_acquire(&r->at) == record::queued;
-	if (queued)
-		progress_run();
-	if (!record_reached(r, true)) {
-		if (queued)
-			note_gated_poll();
-		return event_state::pending;
-	}
-	check_reached(r);
-	return event_state::done;
+	return poll_reached(r) ? event_state::done : event_state::pending;
 }
 
 bool event_is_behind_failure(event *e)
@@ -297,8 +303,10 @@ static int wait_queued(record *r, deadline until)
 		if (const int err = recorder_allows_wait(r))
 			return err;
 		devices_poll();
-		if (until.passed())
+		if (until.passed()) {
+			note_gated_poll();
 			return fail(ETIMEDOUT, "the event was not reached in time");
+		}
 		progress_wait(seen, until.at());
 	}
 	return 0;
@@ -366,10 +374,9 @@ int event_time_ns(event *e, u64 *out)
 		return fail(ENOENT, "the event was never recorded");
 	if (!r->stamp)
 		return fail(EINVAL, "the event was made without timing");
-	if (!record_reached(r))
+	if (!poll_reached(r))
 		return record_lost(r) ? fail(ENODEV, "the event's device was lost before it was reached") :
 					fail(EAGAIN, "the event was recorded but is not reached yet");
-	check_reached(r);
 	*out = load_relaxed(r->stamp);
 	return *out != record::no_time ? 0 :
 					 fail(ECANCELED, "the event has no time: its stream was aborted or stopped at "

@@ -77,6 +77,11 @@ int stream_signal_own(stream *s, int fd, stream_mark *mark)
 	return stream_call(s, to_completion, reinterpret_cast<void *>(u64(fd)), false, 0, mark);
 }
 
+void stream_signals_deliver()
+{
+	progress_run_behind();
+}
+
 int stream_signal_ring(stream *s, const ring_read &read, stream_mark *mark, ring_signal **out, signalling *how)
 {
 	*how = signalling::none;
@@ -176,6 +181,15 @@ int set_mark(stream *s, set_signals *set, set_entry *e)
 int set_result(set_entry *e, stream_error *out)
 {
 	return e->in_ring || load_acquire(&e->called) ? stream_mark_result(&e->mark, out) : -EAGAIN;
+}
+
+bool set_poll(set_entry *e)
+{
+	if (!stream_mark_poll(&e->mark))
+		return false;
+	if (!e->in_ring && !load_acquire(&e->called))
+		progress_run_behind();
+	return e->in_ring || load_acquire(&e->called);
 }
 
 /* The queue, counted as in use; nullptr: its device was closed. */

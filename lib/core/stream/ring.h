@@ -22,6 +22,8 @@ int stream_signal_ring(stream *s, const ring_read &read, stream_mark *mark, ring
 
 /* The same, always by a write to fd. */
 int stream_signal_own(stream *s, int fd, stream_mark *mark);
+/* What has ended is signalled when it returns, by this thread if the one that does so has not. */
+void stream_signals_deliver();
 
 /*
  * The signals of a set of marks of one stream. They may come early, or one for several marks. By the device, where the
@@ -53,6 +55,8 @@ void set_signals_close(set_signals *set);
 int set_mark(stream *s, set_signals *set, set_entry *e);
 /* As stream_mark_result(). */
 int set_result(set_entry *e, stream_error *out);
+/* Of a mark that has no result: lets its work go on, as stream_mark_poll(). True: it has one by now. */
+bool set_poll(set_entry *e);
 /* Before the marks are checked: what completes later is signalled again. */
 void set_seen(set_signals *set);
 /* Signals at once. */

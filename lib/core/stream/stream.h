@@ -449,6 +449,8 @@ int stream_mark_set(stream *s, stream_mark *m);
 int stream_mark_result(stream_mark *m, stream_error *out = nullptr);
 /* Takes one failure, before the result: *out, whose err may be 0. -EAGAIN. */
 int stream_mark_take_error(stream_mark *m, stream_error *out);
+/* The caller polls: lets the work go on, as stream_query(). True: the mark has its result. */
+bool stream_mark_poll(stream_mark *m);
 
 } // namespace usdma::core
 #pragma GCC visibility pop

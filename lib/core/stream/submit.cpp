@@ -152,8 +152,10 @@ static int post_some(stream *s, submission *w, bool *gated)
 	return *gated ? 0 : post_found(s, l, w);
 }
 
+/* The caller may poll. */
 [[gnu::cold]] static int fail_full(const stream *s)
 {
+	hwq_note_poll(s->ln, dma::completed(s->ln->ch) + 1);
 	return fail(EAGAIN, "stream %u: the ring has no free slot: try again when earlier work has ended", s->id);
 }
 

@@ -60,6 +60,13 @@ static bool wait_for_event(stream *s, spinning_waiter *spin, deadline until, u64
 	return true;
 }
 
+/* The caller may poll. */
+static int fail_not_yet(const stream *s, const char *what)
+{
+	note_gated_poll();
+	return fail(ETIMEDOUT, "stream %u: %s", s->id, what);
+}
+
 static int wait_ungated(stream *s, deadline until)
 {
 	spinning_waiter spin(s->ln, stream_wait_mode(s));
@@ -77,7 +84,7 @@ static int wait_ungated(stream *s, deadline until)
 		if ((err = call_allows_wait(s)))
 			return err;
 		if (until.passed())
-			return fail(ETIMEDOUT, "stream %u: not done in time", s->id);
+			return fail_not_yet(s, "not done in time");
 		/* The gate may depend on a ring of any device. */
 		devices_poll();
 		if ((err = device_alive(s->dev)))
@@ -107,7 +114,7 @@ static int outside_step(stream *s, deadline until)
 	const u32 n = load_acquire(&s->outside);
 
 	if (n && until.passed())
-		return fail(ETIMEDOUT, "stream %u: a file operation was not cancelled in time", s->id);
+		return fail_not_yet(s, "a file operation was not cancelled in time");
 	if (n)
 		futex_wait_checked(&s->outside, n, 0, until.at(), 20 * ns_per_ms);
 	return 0;

@@ -42,4 +42,18 @@ inline void set_faults(usdma_device *dev, unsigned n, const char *rules)
 		send_command(n, *rules ? std::string("faults ") + rules : "clear");
 }
 
+/* Work of the stream was lost with its device: each call returns that, also after others have. */
+inline void assert_stays_lost(usdma_stream *s)
+{
+	usdma_error_info info = {};
+
+	info.struct_size = sizeof(info);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(usdma_stream_sync(s, long_ms), -ENODEV);
+		assert_int_equal(usdma_stream_query(s), -ENODEV);
+		WORKS(usdma_stream_take_error(s, &info));
+		assert_int_equal(info.error, -ENODEV);
+	}
+}
+
 } // namespace usdma::test

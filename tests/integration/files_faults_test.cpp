@@ -5,6 +5,7 @@
 #include "tests/support/held_memory.h"
 #include "tests/support/silent_file.h"
 #include "tests/support/until.h"
+#include "usdma/uring.h"
 
 #include <algorithm>
 #include <memory>
@@ -90,7 +91,7 @@ static void the_device_is_lost(void **)
 		}
 		if (k == kind::pageable)
 			usdma_file_read(s, plain.data(), f, 0, want.size(), &moved);
-		assert_int_equal(usdma_stream_sync(s, long_ms), -ENODEV);
+		assert_stays_lost(s);
 		assert_true(moved <= want.size());
 		const bytes left = plain;
 		assert_int_equal(usdma_file_read(s, mem, f, 0, 1, nullptr), -ENODEV);
@@ -254,10 +255,43 @@ static void the_device_is_lost_while_it_copies(void **)
 	assert_int_equal(usdma_stream_sync(other, long_ms), -ENODEV);
 	assert_waits(s, dst, -ENODEV);
 	dst.release();
-	WORKS(usdma_stream_sync(s, long_ms)); /* its error was reported before */
+	assert_stays_lost(s);
 	assert_true(moved <= want.size() && memcmp(dst.data(), want.data(), moved) == 0);
 	usdma_stream_destroy(s);
 	usdma_stream_destroy(other);
+	WORKS(usdma_file_close(f));
+	WORKS(usdma_close(dev));
+	until("the device is back", [&] { return usdma_open_index(0, &dev) == 0; });
+	set_faults(dev, 0, "");
+	WORKS(usdma_close(dev));
+}
+
+/* A completion owns the failure; the stream returns the loss nevertheless. */
+static void a_completion_has_the_loss(void **)
+{
+	const temporary t;
+	usdma_completion *c;
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_file *f;
+	void *mem;
+	int fd, err;
+
+	t.put(bytes(MiB, 1));
+	WORKS(usdma_completion_create(&c));
+	WORKS(usdma_open_index(0, &dev));
+	WORKS(usdma_stream_create(dev, nullptr, &s));
+	WORKS(usdma_file_import(dev, t.fd(), USDMA_FILE_AUTO, &f));
+	WORKS(usdma_device_alloc(dev, MiB, &mem));
+	set_faults(dev, 0, "slow@1/100000+vanish@2");
+	usdma_fill(s, mem, 0, 8, MiB);
+	WORKS(usdma_file_read(s, mem, f, 0, MiB, nullptr));
+	WORKS(usdma_completion_start(c, s, &fd));
+	until("the completion has ended", [&] { return (err = usdma_completion_finish(c)) != -EAGAIN; });
+	assert_int_equal(err, -ENODEV);
+	assert_stays_lost(s);
+	usdma_stream_destroy(s);
+	WORKS(usdma_completion_destroy(c));
 	WORKS(usdma_file_close(f));
 	WORKS(usdma_close(dev));
 	until("the device is back", [&] { return usdma_open_index(0, &dev) == 0; });
@@ -483,7 +517,7 @@ static void a_batch_loses_its_device(void **)
 	set_faults(dev, 0, "vanish@1");
 	usdma_fill(s, mem, 0, 8, 4096);
 	const int err = usdma_file_batch(s, b.items.data(), b.items.size(), &b.done);
-	assert_int_equal(usdma_stream_sync(s, long_ms), -ENODEV);
+	assert_stays_lost(s);
 	const bytes left = plain;
 	if (err == 0)
 		b.assert_ended(left, want, -ENODEV);
@@ -679,6 +713,7 @@ int main()
 		cmocka_unit_test(closed_while_it_copies),
 		cmocka_unit_test(others_time_out_while_it_copies),
 		cmocka_unit_test(the_device_is_lost_while_it_copies),
+		cmocka_unit_test(a_completion_has_the_loss),
 		cmocka_unit_test(a_stream_stops_while_moved_is_written),
 		cmocka_unit_test(a_read_fails),
 		cmocka_unit_test(a_write_fails),

@@ -127,7 +127,7 @@ static void drop_later(stream *s, error_list *l)
 /* Another stream may stop this one meanwhile, without the lock: it stores has_error, then stopped. */
 static void set_has_error(stream *s, bool on)
 {
-	store_fence(&s->has_error, u32(on));
+	store_fence(&s->has_error, u32(on) | load_relaxed(&s->lost_work));
 	if (unlikely(!on && load_relaxed(&s->stopped)))
 		store_release(&s->has_error, 1u);
 }
@@ -396,6 +396,11 @@ static void count_error(stream *s, const stream_error &e)
 {
 	trace_error(s->id, e.err, e.reason, e.address, e.number);
 	one_more(s);
+	/* The ring does not show it: the calls after those that return the failure return it, too. */
+	if (unlikely(e.err == ENODEV && s->dev->lost())) {
+		store_relaxed(&s->lost_work, 1u);
+		store_release(&s->has_error, 1u);
+	}
 }
 
 /* seq: as owner_of(). */
@@ -577,6 +582,8 @@ static int take_error(stream *s, bool all, stream_error *out)
 
 	if (out)
 		*out = e;
+	if (!e.err && load_relaxed(&s->lost_work))
+		return fail_lost(s->dev);
 	return e.err ? fail_task(s, e) : 0;
 }
 
@@ -590,14 +597,14 @@ static bool has_lost_work(stream *s)
 {
 	std::lock_guard guard(s->ln->lock);
 
-	return !queue_waits(s) && !hwq_done(s->ln, s->last);
+	return load_relaxed(&s->lost_work) || (!queue_waits(s) && !hwq_done(s->ln, s->last));
 }
 
 int stream_take_next_error(stream *s, stream_error *out)
 {
 	const int err = load_acquire(&s->has_error) ? take_error(s, false, out) : 0;
 
-	if (err || !s->dev->lost() || !has_lost_work(s))
+	if ((err && out->err) || !s->dev->lost() || !has_lost_work(s))
 		return err;
 	store_relaxed(&s->dev->loss_reported, 1u);
 	*out = {ENODEV, dma::fault_reason::lost, 0, stream_number(s)};
@@ -615,6 +622,8 @@ int peek_error(stream *s, bool once, stream_error *out)
 		return 0;
 	std::lock_guard guard(s->errors_lock);
 	const stream_error e = pending_error(s);
+	if (!e.err && !once && load_relaxed(&s->lost_work))
+		return fail_lost(s->dev);
 	if (!e.err || (once && std::exchange(s->error_peeked, true)))
 		return 0;
 	if (out)

@@ -141,6 +141,7 @@ struct alignas(64) stream {
 	u64 front = ~u64(0);                           /* the first one's number; ~0: none; atomic */
 	u32 outside = 0;                               /* see stream_outside_enter(); futex */
 	u32 has_error = 0;
+	u32 lost_work = 0;           /* its device's loss has ended work that was not in the ring; atomic */
 	u64 max_len = 0;             /* longest request of the engine */
 	futex_lock errors_lock;      /* up to the marks; nests inside ln->lock */
 	bool ended = false;          /* its work has ended, and it has no hardware queue any more */

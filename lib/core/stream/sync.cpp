@@ -230,6 +230,8 @@ static int query_gated(stream *s)
 		hwq_check_fault(s->ln);
 	if (hwq_done(s->ln, seq)) {
 		trace_complete(s->ln, seq);
+		if (unlikely(load_relaxed(&s->lost_work)))
+			return fail_lost(s->dev);
 		return unlikely(stream_is_closed(s)) ? fail_stopped(s) : 0;
 	}
 	hwq_note_poll(s->ln, seq);

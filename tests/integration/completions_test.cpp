@@ -7,6 +7,7 @@
 #include "tests/integration/files.h"
 #include "tests/support/preempt.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/until.h"
 #include "usdma/uring.h"
 
 #include <atomic>
@@ -517,6 +518,39 @@ static void functions_of_dropped_work(void **)
 	assert_int_equal(usdma_stream_call_status(b.s, calls::note, &got, 0), -ECANCELED);
 }
 
+/* Each is called, behind the failure with that. */
+static void functions_of_a_stopped_stream(void **)
+{
+	for (const int hold : {0, 1}) {
+		bench b;
+		std::atomic<bool> open{false};
+		std::atomic<unsigned> plain{0};
+		calls got;
+
+		WORKS(usdma_stream_set_fail_mode(b.s, USDMA_FAIL_STOP));
+		set_faults(b.dev, 0, "fail@2");
+		WORKS(usdma_stream_call(
+			b.s,
+			[](void *o) {
+				until("the gate is open", [=] { return static_cast<std::atomic<bool> *>(o)->load(); });
+			},
+			&open, 1));
+		for (int i = 0; i < 3; i++) {
+			b.copy();
+			WORKS(usdma_stream_call_status(b.s, calls::note, &got, hold));
+			WORKS(usdma_stream_call(
+				b.s, [](void *n) { ++*static_cast<std::atomic<unsigned> *>(n); }, &plain, hold));
+		}
+		open = true;
+		got.await(3);
+		until("all functions were called", [&] { return plain == 3; });
+		static constexpr int want[] = {0, -EIO, -EIO};
+		assert_memory_equal(got.status, want, sizeof(want));
+		assert_int_equal(usdma_stream_sync(b.s, long_ms), -EIO);
+		set_faults(b.dev, 0, "");
+	}
+}
+
 /* ---- calls that do not wait ------------------------------------------------------------------------- */
 
 static void a_full_ring(void **)
@@ -961,6 +995,7 @@ int main()
 		cmocka_unit_test(without_a_ring),
 		cmocka_unit_test(functions),
 		cmocka_unit_test(functions_of_dropped_work),
+		cmocka_unit_test(functions_of_a_stopped_stream),
 		cmocka_unit_test(a_full_ring),
 		cmocka_unit_test(behind_a_full_ring),
 		cmocka_unit_test(unregistered_memory),

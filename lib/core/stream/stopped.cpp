@@ -97,9 +97,11 @@ static void stop_others(stream_owner *o, const stream *s, const stream_error &e)
 
 void stream_stop_owned(const stream *s, const stream_error &e)
 {
-	call_group_drop_made(s);
-	if (s->opt.owner)
+	/* The functions of a stream without an owner are called, as those of dropped work are. */
+	if (s->opt.owner) {
+		call_group_drop_made(s);
 		stop_others(s->opt.owner, s, e);
+	}
 	/* Which drops what they have queued: each is gated then. */
 	progress_kick();
 }

@@ -14,19 +14,19 @@ static bool all_digits(const char *s)
 	return *s && strspn(s, "0123456789") == strlen(s);
 }
 
-int device_by_name(const char *name)
+int device_open_name(const char *name, device **out)
 {
 	const int n = device_count();
 
 	if (n < 0)
 		return n;
 	if (name && !all_digits(name))
-		return device_add(name);
+		return device_get_by_name(name, out);
 	u64 slot;
 
 	if (!number_parse(name ? name : "0", &slot) || slot >= unsigned(n))
 		return fail(ENODEV, "there is no device %s: there are %d", name ? name : "0", n);
-	return int(slot);
+	return device_get(unsigned(slot), out);
 }
 
 bool pageable_by_cpu(const dma::engine_limits &l, check_timing timing)

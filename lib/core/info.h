@@ -10,8 +10,8 @@ namespace usdma::core {
 /* Pageable copies longer than direct_store: by the CPU; false: through staging buffers. */
 bool pageable_by_cpu(const dma::engine_limits &l, check_timing timing);
 
-/* Slot of a name: nullptr: the first; "2": a number; or a device string (device_add()). -ENODEV, … */
-int device_by_name(const char *name);
+/* Of a name: nullptr: the first; "2": a number; or a device string (device_get_by_name()). -ENODEV, … */
+int device_open_name(const char *name, device **out);
 
 struct device_stats {
 	u32 streams;

@@ -11,25 +11,28 @@ int usdma_device_count(void)
 	return core::device_count();
 }
 
+static int give_handle(int err, const core::device *dev, usdma_device **out)
+{
+	*out = err ? nullptr : static_cast<usdma_device *>(core::device_handle(dev));
+	return err;
+}
+
 int usdma_open_index(unsigned index, usdma_device **out)
 {
 	core::device *dev;
 
 	need_pointer(out);
-	*out = nullptr;
-	if (const int err = core::device_get(index, &dev))
-		return err;
-	*out = static_cast<usdma_device *>(core::device_handle(dev));
-	return 0;
+	const int err = core::device_get(index, &dev);
+	return give_handle(err, dev, out);
 }
 
 int usdma_open(const char *name, usdma_device **out)
 {
-	need_pointer(out);
-	*out = nullptr;
-	const int slot = core::device_by_name(name);
+	core::device *dev;
 
-	return slot < 0 ? slot : usdma_open_index(unsigned(slot), out);
+	need_pointer(out);
+	const int err = core::device_open_name(name, &dev);
+	return give_handle(err, dev, out);
 }
 
 int usdma_close(usdma_device *dev)

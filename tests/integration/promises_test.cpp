@@ -117,6 +117,9 @@ static void device_count_opens_no_device(void **)
 		CHECK(usdma_device_count() == 3);
 		CHECK(open_fds() == fds && own_threads() == threads);
 	});
+	/* By default, without a PCI device. */
+	in_child_with_devices(
+		"", [] { CHECK(usdma_device_count() == 4 || !access("/sys/bus/pci/drivers/vfio-pci", F_OK)); });
 	in_child_with_devices("no such scheme", [] {
 		usdma_device *dev;
 
@@ -168,6 +171,45 @@ static void serve(const std::string &path, peer type)
 			send(client, &m, sizeof(m), MSG_NOSIGNAL);
 			pause();
 		}).detach();
+}
+
+static void open_good_and_bad(unsigned n)
+{
+	const std::string good = "sim:mem=" + std::to_string(2 + n) + "M:engines=1:channels=1";
+	usdma_device *dev;
+
+	for (unsigned i = 0; i < 40; i++) {
+		const std::string bad = "vfio-user:/nowhere/" + std::to_string(n) + "-" + std::to_string(i);
+
+		CHECK(usdma_open(bad.c_str(), &dev) == -ENOENT && !dev);
+		CHECK(usdma_open("vfio-user:/nowhere/all", &dev) == -ENOENT);
+		CHECK(usdma_open("sim:mem=", &dev) == -EINVAL);
+		if (i % 8 == n % 8)
+			CHECK(!usdma_open(good.c_str(), &dev) && !usdma_close(dev));
+	}
+}
+
+/* A name that cannot be opened does not stay in the list; another one does, also when it is closed. */
+static void names_that_cannot_be_opened(void **)
+{
+	in_child_with_devices("sim:mem=1M", [] {
+		std::vector<std::thread> all;
+		usdma_device *dev;
+
+		open_good_and_bad(0);
+		CHECK(usdma_device_count() == 2);
+		for (unsigned n = 1; n < 8; n++)
+			all.emplace_back(open_good_and_bad, n);
+		for (std::thread &t : all)
+			t.join();
+		/* Names that fail while another one is added may be between them. */
+		const int count = usdma_device_count();
+		CHECK(count >= 9 && count <= 16);
+		for (unsigned n = 20; n < 20 + 16 - 9; n++)
+			CHECK(!usdma_open(("sim:mem=" + std::to_string(n) + "M:engines=1:channels=1").c_str(), &dev));
+		CHECK(usdma_open("sim:mem=99M", &dev) == -ENOSPC);
+		CHECK(usdma_device_count() == 16);
+	});
 }
 
 static void unreachable_devices(void **)
@@ -693,6 +735,7 @@ int main()
 		cmocka_unit_test(reading_settings_does_not_fix_them),
 		cmocka_unit_test(device_count_opens_no_device),
 		cmocka_unit_test(sixteen_devices),
+		cmocka_unit_test(names_that_cannot_be_opened),
 		cmocka_unit_test(unreachable_devices),
 		cmocka_unit_test(log_levels),
 		cmocka_unit_test(invalid_handles),

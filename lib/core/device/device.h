@@ -160,16 +160,16 @@ public:
 
 /* Number of configured devices, or -errno (bad USDMA_DEVICES). Opens none. */
 int device_count();
-/* The device string of a slot; nullptr: no such slot. */
+/* The device string of a slot; nullptr: no such slot. One that cannot be opened is replaced by the next new one. */
 const char *device_spec(unsigned slot);
-/* Slot of the first device with this string; appends it if it is not listed. -EINVAL, -ENOSPC. */
-int device_add(const char *spec);
 /* device::reaches of the slot's device; valid even while it is closed, once it was opened. */
 u32 slot_reaches(unsigned slot);
 /* Devices that are open now. */
 u32 device_open_count();
 /* Opens at the first reference. -ENODEV: no such slot; or the error of opening. */
 int device_get(unsigned slot, device **out);
+/* The first device with this string; appends it to the list, and keeps it there once it was open. -EINVAL, -ENOSPC. */
+int device_get_by_name(const char *spec, device **out);
 /* At the last reference: waits for calls in progress and for pending work, then closes. */
 void device_put(device *dev);
 /*

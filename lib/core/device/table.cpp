@@ -8,6 +8,7 @@
 #include "lib/core/base/slab.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -19,12 +20,16 @@ static constinit no_destructor<slab<device, max_device_objects, handle_kind::dev
 
 struct device_table {
 	std::mutex slot_lock[max_devices]; /* its device is opened or closed, which may take long */
-	std::mutex add_lock;               /* added, n_added */
+	std::mutex add_lock;               /* the added ones */
 	std::mutex lock;                   /* dev, refs; held briefly, never while calling out */
 	device *dev[max_devices] = {};
 	int refs[max_devices] = {};
-	const char *added[max_devices] = {}; /* after the configured ones; never removed */
-	unsigned n_added = 0;                /* atomic, as the next one */
+	/* After the configured ones. Their names stay once they were open; else the last ones go, and others are
+	 * replaced. */
+	char *added[max_devices] = {};
+	u32 opening[max_devices] = {}; /* calls that open it */
+	bool was_open[max_devices] = {};
+	unsigned n_added = 0; /* atomic, as the next one */
 	u32 n_open = 0;
 };
 
@@ -49,42 +54,109 @@ const char *device_spec(unsigned slot)
 	return slot - configured < load_acquire(&table->n_added) ? table->added[slot - configured] : nullptr;
 }
 
-/* As slot n, the first that is free. */
-static int add_name(const char *spec, const char *whole, int n)
+/* The next three with add_lock held. */
+static unsigned configured_count()
 {
-	if (unsigned(n) >= max_devices)
-		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
-	const unsigned at = load_relaxed(&table->n_added);
-	table->added[at] = strdup(whole);
-	if (!table->added[at])
-		return fail(ENOMEM, "no memory for a device's name");
-	/* Release: the name is stored before the count. */
-	store_release(&table->n_added, at + 1);
-	return 0;
+	return unsigned(std::min<size_t>(config_get().devices.size(), max_devices));
 }
 
-int device_add(const char *spec)
+static bool is_unused(unsigned at)
 {
-	std::lock_guard adding(table->add_lock);
-	const int n = device_count();
-	int slot = n;
+	return !table->was_open[at] && !table->opening[at];
+}
 
-	if (n < 0)
-		return n;
-	const int err = within_memory("a device's name", [&] {
+/* The first that is unused gets this name, else a new one behind the others. Returns its slot. */
+static int add_name(const char *spec, const char *whole)
+{
+	const unsigned n = load_relaxed(&table->n_added);
+	unsigned at = 0;
+
+	while (at < n && !is_unused(at))
+		at++;
+	const unsigned slot = configured_count() + at;
+	if (slot >= max_devices)
+		return fail(ENOSPC, "'%s' would be one device too many: there can be %u", spec, max_devices);
+	char *const name = strdup(whole);
+	if (!name)
+		return fail(ENOMEM, "no memory for a device's name");
+	free(std::exchange(table->added[at], name));
+	/* Release: the name is stored before the count. */
+	store_release(&table->n_added, std::max(n, at + 1));
+	return int(slot);
+}
+
+/* The slot of a name, which is added if it is new. With add_lock held. */
+static int slot_of_name(const char *spec)
+{
+	return within_memory("a device's name", [=] {
 		const std::string whole = config_device(config_get(), spec);
 		std::string scheme;
 
-		for (int i = n; i-- > 0;)
-			slot = whole == device_spec(unsigned(i)) ? i : slot;
-		if (slot < n)
-			return 0;
+		for (unsigned i = 0; const char *listed = device_spec(i); i++)
+			if (whole == listed)
+				return int(i);
 		int wrong = dma::parse_scheme(spec, &scheme);
 		if (!wrong)
 			wrong = check_allows(config_get().checks, spec);
-		return wrong ? wrong : add_name(spec, whole.c_str(), n);
+		return wrong ? wrong : add_name(spec, whole.c_str());
 	});
-	return err ? err : slot;
+}
+
+/* A name that was added stays until attempt_end(). With add_lock held. */
+static void attempt(unsigned slot)
+{
+	if (const unsigned n = configured_count(); slot >= n)
+		table->opening[slot - n]++;
+}
+
+static void attempt_end(unsigned slot, bool is_open)
+{
+	std::lock_guard adding(table->add_lock);
+	unsigned n = load_relaxed(&table->n_added);
+
+	if (slot < configured_count())
+		return;
+	table->opening[slot - configured_count()]--;
+	table->was_open[slot - configured_count()] |= is_open;
+	while (n && is_unused(n - 1))
+		n--;
+	store_release(&table->n_added, n);
+}
+
+/* False: there is no such slot. */
+static bool attempt_by_number(unsigned slot)
+{
+	std::lock_guard adding(table->add_lock);
+
+	if (slot >= configured_count() + load_relaxed(&table->n_added))
+		return false;
+	attempt(slot);
+	return true;
+}
+
+static int attempt_by_name(const char *spec)
+{
+	std::lock_guard adding(table->add_lock);
+
+	if (const int n = device_count(); n < 0)
+		return n;
+	const int slot = slot_of_name(spec);
+	if (slot >= 0)
+		attempt(unsigned(slot));
+	return slot;
+}
+
+int device_get_by_name(const char *spec, device **out)
+{
+	/* In a child the lock may be held by a thread of the parent. */
+	if (is_other_process())
+		return fail_forked();
+	const int slot = attempt_by_name(spec);
+	if (slot < 0)
+		return slot;
+	const int err = device_get(unsigned(slot), out);
+	attempt_end(unsigned(slot), !err);
+	return err;
 }
 
 device *device_peek(unsigned slot)
@@ -166,18 +238,8 @@ void device_start(device *dev)
 	all_devices->publish(dev);
 }
 
-int device_get(unsigned slot, device **out)
+static int get(unsigned slot, device **out)
 {
-	const no_cancel scope;
-	const int n = device_count();
-
-	install_fork_handlers();
-	if (is_other_process())
-		return fail_forked();
-	if (n < 0)
-		return n;
-	if (slot >= unsigned(n))
-		return fail(ENODEV, "no device %u: USDMA_DEVICES names %d", slot, n);
 	std::lock_guard opening(table->slot_lock[slot]);
 	device *dev = device_peek(slot);
 	if (!dev) {
@@ -195,6 +257,23 @@ int device_get(unsigned slot, device **out)
 	table->refs[slot]++;
 	*out = dev;
 	return 0;
+}
+
+int device_get(unsigned slot, device **out)
+{
+	const no_cancel scope;
+	const int n = device_count();
+
+	install_fork_handlers();
+	if (is_other_process())
+		return fail_forked();
+	if (n < 0)
+		return n;
+	if (!attempt_by_number(slot))
+		return fail(ENODEV, "no device %u: USDMA_DEVICES names %d", slot, n);
+	const int err = get(slot, out);
+	attempt_end(slot, !err);
+	return err;
 }
 
 void device_delete(device *dev)

@@ -161,8 +161,9 @@ USDMA_API int usdma_setting_describe(unsigned index, struct usdma_setting_info *
 /* ---- devices --------------------------------------------------------------------------------------- */
 
 /*
- * Number of devices: those listed in USDMA_DEVICES, else the usdma devices bound to vfio-pci, else two embedded
- * software devices. Opens none. -EINVAL: USDMA_DEVICES is malformed.
+ * Number of devices: those listed in USDMA_DEVICES, else the usdma devices bound to vfio-pci, else four embedded
+ * software devices. Opens none. -EINVAL: USDMA_DEVICES is malformed; -EMFILE, -ENFILE, -ENOMEM: they cannot be
+ * read now; the next call tries again.
  */
 USDMA_API int usdma_device_count(void);
 
@@ -177,8 +178,9 @@ USDMA_API int usdma_device_count(void);
  *                                             is allowed to end this process
  *   DDDD:BB:DD.F                              a PCI device bound to vfio-pci
  * Each may be followed by [:isolated=yes|no]; yes: the device must not see what others copy (rules at the top). A
- * string that is not in the list is appended to it and stays there. -EINVAL: name is malformed, or USDMA_CHECK is
- * not for such a device; -ENODEV: no such device; -ENOSPC: sixteen devices are listed already; -ENOENT,
+ * string that is not in the list is appended to it, and stays there if it could be opened. -EINVAL: name is
+ * malformed, or USDMA_CHECK is not for such a device; -ENODEV: no such device; -ENOSPC: sixteen devices are listed
+ * already; -EMFILE, -ENFILE: no descriptor is left; -ENOENT,
  * -ECONNREFUSED, -EACCES, -ETIMEDOUT, -EPROTO: the device cannot be reached; -EBUSY: another process has the PCI
  * device, also a child of fork(2) until it has ended; -ENOPKG: the library of software devices, libusdma-sim, is not
  * installed, or is of another build; -ENOMEM.
@@ -286,7 +288,9 @@ enum usdma_register_flags {
  * If the memory is unmapped or protected nevertheless (truncated file, munmap, mprotect), CPU copies of it, for a
  * software device or in pieces through other memory, fail with -EFAULT or -EIO. For this the library handles
  * SIGSEGV and SIGBUS from the first usdma_open on; this call installs its handlers again if the program has
- * installed others since. Those are called for all other faults.
+ * installed others since. Those are called for all other faults. For the time of such a copy they are not blocked in
+ * the calling thread. Of a thread that blocks them only after its first copies, that holds for 256 KiB and more: a
+ * shorter copy kills the process.
  *
  * READ_ONLY: operations that would write to it fail with -EFAULT. -EEXIST: overlaps a registration or a block of
  * usdma_host_alloc; -EFAULT: not mapped; -ENOMEM: more than RLIMIT_MEMLOCK allows; or the error of a device's
@@ -393,7 +397,8 @@ USDMA_API int usdma_stream_abort(usdma_stream *stream);
 
 enum usdma_fail_mode {
 	USDMA_FAIL_GO_ON = 0, /* the default: work after a failure still runs */
-	USDMA_FAIL_STOP = 1   /* the first failure stops the stream: pending work is dropped, new work gets the error */
+	USDMA_FAIL_STOP = 1   /* the first failure stops the stream: pending work is dropped, new work gets the error;
+				 dropped functions are still called */
 };
 /* Applies from the next failure on. -EINVAL: mode is not in enum usdma_fail_mode. */
 USDMA_API int usdma_stream_set_fail_mode(usdma_stream *stream, int mode);
@@ -436,10 +441,11 @@ USDMA_API int usdma_stream_signal_fd(usdma_stream *stream, int fd);
 /*
  * Calls fn(arg) on a thread of the library when all work submitted before has ended. hold != 0: later work waits
  * until fn has returned. Functions of one stream are called in order, functions of one device one at a time. fn
- * may make any call. With hold, a call in fn that would wait for its own stream, for one that waits for that
- * stream by an event, or for a function that the same thread is to run fails with -EDEADLK at once:
- * usdma_stream_sync, usdma_event_sync, usdma_device_sync, usdma_stream_destroy, and a copy in such a stream that
- * waits for it first (usdma_copy). Returns at once; -EAGAIN: the thread cannot be started.
+ * may make any call, and returns: it must not end its thread (pthread_exit, an exception). With hold, a call in fn that
+ * would wait for its own stream, for one that waits for that stream by an event, or for a function that the same thread
+ * is to run fails with -EDEADLK at once: usdma_stream_sync, usdma_event_sync, usdma_device_sync, usdma_stream_destroy,
+ * and a copy in such a stream that waits for it first (usdma_copy). Returns at once; -EAGAIN: the thread cannot be
+ * started.
  */
 USDMA_API int usdma_stream_call(usdma_stream *stream, void (*fn)(void *arg), void *arg, int hold);
 /*
@@ -578,7 +584,9 @@ USDMA_API int usdma_event_destroy(usdma_event *event);
 USDMA_API int usdma_event_record(usdma_event *event, usdma_stream *stream);
 /*
  * Work submitted to the stream from now on starts after the event's latest mark is reached; the mark may be on a
- * stream of another device. An event that was never recorded delays nothing. Returns at once.
+ * stream of another device. An event that was never recorded delays nothing. Returns at once. If that device is lost
+ * before the mark is reached, the wait is an operation of this stream that failed with -EIO, and the work behind it
+ * runs (USDMA_FAIL_STOP: is dropped).
  */
 USDMA_API int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event);
 /* 1: reached, or never recorded, or its device was lost; 0: not yet. Does not wait, as usdma_stream_query. */

@@ -406,6 +406,35 @@ static void test_recorder_dies(void **)
 	GOOD(aclrtResetDevice(0));
 }
 
+/* The greatest number counts, whichever stream reaches its record first. */
+static void test_records_in_any_order(void **)
+{
+	aclrtEventRecordedStatus st;
+	aclrtStream first, second;
+	aclrtNotify n;
+	aclrtEvent e;
+
+	GOOD(aclrtSetDevice(0));
+	GOOD(aclrtCreateStream(&first));
+	GOOD(aclrtCreateStream(&second));
+	GOOD(aclrtCreateNotify(&n, 0));
+	GOOD(aclrtCreateEventExWithFlag(&e, ACL_EVENT_IPC));
+	GOOD(aclrtWaitAndResetNotify(n, first, 0));
+	GOOD(aclrtRecordEvent(e, first));
+	GOOD(aclrtRecordEvent(e, second));
+	GOOD(aclrtSynchronizeEventWithTimeout(e, 60000));
+	GOOD(aclrtRecordNotify(n, second));
+	GOOD(aclrtSynchronizeStreamWithTimeout(first, 60000));
+	GOOD(aclrtQueryEventStatus(e, &st));
+	assert_int_equal(st, ACL_EVENT_RECORDED_STATUS_COMPLETE);
+	GOOD(aclrtSynchronizeEventWithTimeout(e, 60000));
+	GOOD(aclrtDestroyStream(first));
+	GOOD(aclrtDestroyStream(second));
+	GOOD(aclrtDestroyNotify(n));
+	GOOD(aclrtDestroyEvent(e));
+	GOOD(aclrtResetDevice(0));
+}
+
 /* Of the parent: the teller's commands, and what it waits for. */
 struct listener {
 	const teller_pipes &pipes;
@@ -588,10 +617,13 @@ static void test_close_without_a_context(void **)
 
 int main()
 {
-	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_two_processes),        cmocka_unit_test(test_recorder_dies),
-		cmocka_unit_test(test_export_is_closed),     cmocka_unit_test(test_close_without_a_context),
-		cmocka_unit_test(test_records_are_reported), cmocka_unit_test(test_records_that_cannot_be_reported)};
+	const CMUnitTest tests[] = {cmocka_unit_test(test_two_processes),
+				    cmocka_unit_test(test_recorder_dies),
+				    cmocka_unit_test(test_records_in_any_order),
+				    cmocka_unit_test(test_export_is_closed),
+				    cmocka_unit_test(test_close_without_a_context),
+				    cmocka_unit_test(test_records_are_reported),
+				    cmocka_unit_test(test_records_that_cannot_be_reported)};
 
 	if (pipe(to_child) || pipe(to_victim) || pipe(from_victim))
 		return 1;

@@ -17,8 +17,6 @@ namespace usdma::core {
 
 /* How long it polls for the next copy before it sleeps, and a caller for the end of its last part. */
 static constexpr u64 helper_spin_ns = 20 * ns_per_us;
-/* A wait for the helper does not rely on a wake-up alone. */
-static constexpr u64 recheck_ns = 10 * ns_per_ms;
 
 enum : u32 { idle, busy, busy_with_waiter };
 
@@ -196,7 +194,7 @@ static void take_back()
 		if (now_ns() < spin_until)
 			cpu_relax();
 		else if (seen == busy_with_waiter || cmpxchg_seq_cst(&helper->state, &seen, u32(busy_with_waiter)))
-			futex_wait_until(&helper->state, busy_with_waiter, now_ns() + recheck_ns);
+			futex_wait_until(&helper->state, busy_with_waiter, ~u64(0));
 	}
 	helper->lock.unlock();
 }

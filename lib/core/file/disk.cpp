@@ -28,7 +28,6 @@ namespace {
 constexpr unsigned ring_entries = 256, most_in_flight = 192;
 constexpr unsigned most_registered = 64;
 constexpr unsigned most_callers = 32;
-constexpr u64 caller_recheck_ns = 1000 * ns_per_ms;
 
 struct disk_state {
 	io_uring ring{};
@@ -203,8 +202,8 @@ void *caller_main(void *)
 		piece *p = take_todo();
 
 		if (!p) {
-			/* One of them is woken for a request: the others see another number all the same. */
-			futex_wait_until(&disk->posted, seen, now_ns() + caller_recheck_ns);
+			/* One is woken for each request, and those about to sleep see another number. */
+			futex_wait_until(&disk->posted, seen, ~u64(0));
 			continue;
 		}
 		p->res = call_disk(p);

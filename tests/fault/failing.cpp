@@ -490,7 +490,8 @@ int main_with(const char *name, scenario_fn run)
 	}
 	test::seed(); /* printed once, not by each child */
 	scenario = run;
-	setenv("USDMA_DEVICES", "sim:mem=16M:engines=1:channels=4:spin=0", 1);
+	const char *const device = getenv("USDMA_TEST_DEVICE");
+	setenv("USDMA_DEVICES", device ? device : "sim:mem=16M:engines=1:channels=4:spin=0", 1);
 	setenv("USDMA_HANG_MS", "1000", 1);
 	setenv("USDMA_WAIT", "interrupt", 1); /* each run sleeps, as a rule */
 	setenv("USDMA_LOG", "none", 1);

@@ -376,6 +376,12 @@ void program::peer_came(u32 slot, const u8 host[id_len])
 	}
 }
 
+/* A message of send() is over. */
+static void count(const std::shared_ptr<u8> &from)
+{
+	fetch_add_release(reinterpret_cast<u64 *>(from.get()), u64(1));
+}
+
 void program::peer_gone(u32 slot, int err)
 {
 	std::erase_if(links_, [=](const link &l) { return l.slot == slot; });
@@ -383,7 +389,11 @@ void program::peer_gone(u32 slot, int err)
 		if (o.slot == slot)
 			note_lost(o, lost_error(err));
 	std::erase_if(opened_, [=](const auto &o) { return o.second.slot == slot; });
-	std::erase_if(sendings_, [=](const auto &s) { return s.second.slot == slot; });
+	std::erase_if(sendings_, [=](const auto &s) {
+		if (s.second.slot == slot)
+			count(s.second.from);
+		return s.second.slot == slot;
+	});
 	exports_.peer_left(slot);
 	for (request &q : requests_) {
 		if (!q.busy || q.peer != slot || q.r.op == u32(helper_op::offer))
@@ -476,12 +486,14 @@ int program::send_data(const helper_request &r)
 	message_header h = {};
 	u64 size = 0;
 
-	if (it == opened_.end())
-		return 0;
 	const std::shared_ptr<u8> from = exports_.own(r.local, &size);
 	if (!from || size < sizeof(u64) || r.length > part_most || !range_within(r.local_offset, r.length, size) ||
 	    r.signal % sizeof(u64) || sendings_.size() >= sendings_most)
 		return fail(EPROTO, "malformed data to be sent");
+	if (it == opened_.end()) {
+		count(from);
+		return 0;
+	}
 	h.id = it->second.id;
 	h.offset = r.offset;
 	h.length = r.length;
@@ -490,7 +502,9 @@ int program::send_data(const helper_request &r)
 	h.number = number_mark | ++last_number_;
 	const u8 *const data = r.length ? from.get() + r.local_offset : nullptr;
 	/* A failure is the peer's end. */
-	if (!node_.ucx().send(it->second.slot, message::put, h, data, [from](bool) {}))
+	if (node_.ucx().send(it->second.slot, message::put, h, data, [from](bool) {}))
+		count(from);
+	else
 		sendings_[h.number] = {it->second.slot, r.id, from};
 	return 0;
 }
@@ -504,8 +518,7 @@ bool program::on_sent_ack(const incoming &in)
 		return false;
 	if (const auto o = opened_.find(s->second.opened); in.h.status && o != opened_.end())
 		note_lost(o->second, in.h.status);
-	if (!in.h.status)
-		fetch_add_release(reinterpret_cast<u64 *>(s->second.from.get()), u64(1));
+	count(s->second.from);
 	sendings_.erase(s);
 	return true;
 }

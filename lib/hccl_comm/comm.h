@@ -68,6 +68,12 @@ struct pair_info {
 	remote_info remote; /* to ranks of other machines */
 };
 
+/* Pieces so far, in both directions of a pair: of one operation, or of all with a rank of another machine. */
+struct flow {
+	u8 sent = 0, got = 0; /* modulo depth: the next slot */
+	u8 owed = 0;          /* bits: slots whose taken has not been waited for */
+};
+
 struct peer {
 	rank_info is;
 	pair_info mine;
@@ -81,6 +87,7 @@ struct peer {
 	    there_peers = 0; /* its number among this rank's such peers, and this rank's among its */
 	u64 opened = 0;
 	core::net_address at{};
+	flow pieces; /* under order */
 };
 
 /* The stream of an operation, and the context to which that belongs. */
@@ -277,12 +284,6 @@ struct reduction {
 	HcclDataType type;
 	HcclReduceOp op;
 	u64 element;
-};
-
-/* Pieces of one operation so far, in both directions of a pair. */
-struct flow {
-	u8 sent = 0, got = 0; /* modulo depth: the next slot */
-	u8 owed = 0;          /* bits: slots whose taken has not been waited for */
 };
 
 /* An operation that is being put into a stream. */

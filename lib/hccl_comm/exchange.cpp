@@ -55,12 +55,22 @@ u32 depth_of(const hccl_comm::peer &p)
 	return p.remote ? remote_depth : depth;
 }
 
+/* What a rank of another machine has taken is waited for when its slot is needed: there is no end of an operation. */
+flow &flow_of(work *w, u32 peer)
+{
+	hccl_comm::peer &p = w->c->peers[peer];
+
+	return p.remote ? p.pieces : w->flows[peer];
+}
+
 HcclResult wait_taken(work *w, u32 peer, u32 slot)
 {
 	const hccl_comm::peer &p = w->c->peers[peer];
 
-	w->flows[peer].owed &= u8(~(1u << slot));
-	return p.remote ? remote_wait_taken(w, p, slot) : wait(w, p.mine.slots[slot].taken);
+	if (HcclResult ret = p.remote ? remote_wait_taken(w, p, slot) : wait(w, p.mine.slots[slot].taken))
+		return ret;
+	flow_of(w, peer).owed &= u8(~(1u << slot));
+	return HCCL_SUCCESS;
 }
 
 HcclResult set_taken(work *w, u32 peer, u32 slot)
@@ -70,17 +80,8 @@ HcclResult set_taken(work *w, u32 peer, u32 slot)
 	return p.remote ? remote_set_taken(w, p, slot) : record(w, p.taken[slot]);
 }
 
-HcclResult put(work *w, u32 peer, char *at, u64 len)
+HcclResult put_at(work *w, const hccl_comm::peer &p, u32 slot, char *at, u64 len)
 {
-	flow &f = w->flows[peer];
-	const hccl_comm::peer &p = w->c->peers[peer];
-	const u32 slot = f.sent;
-
-	if (f.owed >> slot & 1)
-		if (HcclResult ret = wait_taken(w, peer, slot))
-			return ret;
-	f.owed |= u8(1u << slot);
-	f.sent = u8((f.sent + 1) % depth_of(p));
 	if (p.remote)
 		return remote_put(w, p, slot, at, len);
 	if (HcclResult ret = copy_local(w, p.slots + p.is.slot_bytes * slot, at, len))
@@ -88,21 +89,36 @@ HcclResult put(work *w, u32 peer, char *at, u64 len)
 	return record(w, p.arrived[slot]);
 }
 
+HcclResult put(work *w, u32 peer, char *at, u64 len)
+{
+	flow &f = flow_of(w, peer);
+	const hccl_comm::peer &p = w->c->peers[peer];
+	const u32 slot = f.sent;
+
+	if (f.owed >> slot & 1)
+		if (HcclResult ret = wait_taken(w, peer, slot))
+			return ret;
+	if (HcclResult ret = put_at(w, p, slot, at, len))
+		return ret;
+	f.owed |= u8(1u << slot);
+	f.sent = u8((slot + 1) % depth_of(p));
+	return HCCL_SUCCESS;
+}
+
 /* The own slot that holds the peer's next piece, when it has come. */
 HcclResult arrive(work *w, u32 peer, u32 *slot, char **at)
 {
-	flow &f = w->flows[peer];
+	flow &f = flow_of(w, peer);
 	const comm *c = w->c;
 	const hccl_comm::peer &p = c->peers[peer];
 
 	*slot = f.got;
-	f.got = u8((f.got + 1) % depth_of(p));
-	if (p.remote) {
-		*at = remote_arrived(c, p, *slot);
-		return remote_wait_arrived(w, p, *slot);
-	}
-	*at = c->memory + c->own.slot_bytes * (index_of(peer, c->rank) * depth + *slot);
-	return wait(w, p.mine.slots[*slot].arrived);
+	*at = p.remote ? remote_arrived(c, p, *slot) :
+			 c->memory + c->own.slot_bytes * (index_of(peer, c->rank) * depth + *slot);
+	if (HcclResult ret = p.remote ? remote_wait_arrived(w, p, *slot) : wait(w, p.mine.slots[*slot].arrived))
+		return ret;
+	f.got = u8((*slot + 1) % depth_of(p));
+	return HCCL_SUCCESS;
 }
 
 HcclResult reduce_into(work *w, char *dst, char *src, u64 bytes, const reduction &by)
@@ -233,7 +249,7 @@ HcclResult reduce_in_slots(work *w, char *dst, char *src, u64 bytes, const reduc
 HcclResult drain(work *w)
 {
 	for (u32 r = 0; r < w->c->size; r++)
-		for (u32 slot = 0; slot < std::max(depth, remote_depth); slot++)
+		for (u32 slot = 0; slot < depth; slot++)
 			if (w->flows[r].owed >> slot & 1)
 				if (HcclResult ret = wait_taken(w, r, slot))
 					return ret;

@@ -50,7 +50,7 @@ int helper_open_noted(helper *h, const u8 host[16], const net_address &at, const
 		      u64 *id, u64 *size);
 /*
  * Data of an own offer to opened memory, 1 MiB at most, then 1 to the word at signal there. The first 8 bytes of the
- * own offer count what has arrived. Does not wait: -EAGAIN: not now.
+ * own offer count what has arrived, or cannot any more. Does not wait: -EAGAIN: not now.
  */
 int helper_write(helper *h, u64 id, u64 offset, const helper_range &from, u64 length, u64 signal);
 

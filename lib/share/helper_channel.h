@@ -49,7 +49,8 @@ static_assert(sizeof(helper_page) <= helper_head);
  *   put, get   id, offset, length: with the slot's part
  *   fill       id, offset, length, pattern
  *   send       id, offset, length: as put, of data in memory of an offer (local, local_offset), or of none; then the
- *              word at `signal` becomes 1 there. The first word of local counts those that have arrived
+ *              word at `signal` becomes 1 there. The first word of local counts those that have arrived,
+ *              or cannot any more
  *
  * begin, bell, withdraw, close and send have no result, and no slot.
  */

@@ -84,7 +84,9 @@ def test_group(s, a, b):
             ranks[1].end_now()
         s.add(ranks[0].finish() == [True, 3.0] and ranks[0].state() == [0, ""], "a rank has destroyed its group and exited: the other one's operation succeeds, and no error",
               str(ranks[0].state()))
+        begin = time.monotonic()
         ranks[0].destroy()
+        s.add(time.monotonic() - begin < 3, "which does not wait for it at its own end")
     s.add(helper_exits(ranks[0]) and helper_exits(ranks[1]), "the helpers exit with their programs")
 
 

@@ -19,6 +19,7 @@
  *   completes as if it had been made first, and the destroying call returns after it. If several
  *   threads destroy one handle, one succeeds and the others get -EBADF. A handle value is not
  *   reused for another object at once: a stale handle gives -EBADF.
+ * - A call needs at most 64 KiB of stack.
  * - No call is a cancellation point: a thread that is cancelled (pthread_cancel) during a call
  *   completes the call first.
  * - An error of a stream's work stays pending in that stream until a call that is documented to

@@ -4,6 +4,7 @@
  * docs/reliability.md).
  */
 #include "tests/integration/native.h"
+#include "tests/support/level.h"
 #include "usdma/uring.h"
 
 #include <algorithm>
@@ -171,6 +172,43 @@ static void serve(const std::string &path, peer type)
 			send(client, &m, sizeof(m), MSG_NOSIGNAL);
 			pause();
 		}).detach();
+}
+
+static void *use_on_small_stack(void *memory)
+{
+	usdma_device *dev;
+	usdma_stream *s;
+	usdma_event *e;
+	void *mem, *host;
+
+	CHECK(!usdma_open("sim:mem=20M", &dev) && !usdma_stream_create(dev, nullptr, &s));
+	CHECK(!usdma_device_alloc(dev, 1 << 20, &mem) && !usdma_host_alloc(dev, 1 << 20, &host));
+	CHECK(!usdma_host_register(memory, 1 << 20, 0) && !usdma_copy(s, mem, memory, 1 << 20));
+	CHECK(!usdma_copy(s, host, mem, 1 << 20) && !usdma_stream_sync(s, long_ms));
+	CHECK(!usdma_host_unregister(memory) && !usdma_copy(s, memory, mem, 1 << 20));
+	CHECK(!usdma_copy_sync(dev, mem, memory, 1 << 20, long_ms));
+	CHECK(!usdma_event_create(dev, USDMA_EVENT_TIMING, &e) && !usdma_event_record(e, s));
+	CHECK(!usdma_event_sync(e, long_ms) && usdma_copy(s, mem, reinterpret_cast<void *>(64), 8) == -EFAULT);
+	CHECK(!usdma_close(dev) && usdma_open("vfio-user:/nowhere", &dev) == -ENOENT);
+	return memory;
+}
+
+/* The first calls of the process, too, which read the settings and load a library. */
+static void a_stack_of_64_kib(void **)
+{
+	if (sanitized)
+		skip(); /* its own frames are larger */
+	in_child_with_devices("", [] {
+		std::vector<unsigned char> memory(1 << 20, 1);
+		pthread_attr_t small;
+		pthread_t t;
+		void *done;
+
+		pthread_attr_init(&small);
+		CHECK(!pthread_attr_setstacksize(&small, 64 << 10));
+		CHECK(!pthread_create(&t, &small, use_on_small_stack, memory.data()));
+		CHECK(!pthread_join(t, &done) && done == memory.data());
+	});
 }
 
 static void open_good_and_bad(unsigned n)
@@ -735,6 +773,7 @@ int main()
 		cmocka_unit_test(reading_settings_does_not_fix_them),
 		cmocka_unit_test(device_count_opens_no_device),
 		cmocka_unit_test(sixteen_devices),
+		cmocka_unit_test(a_stack_of_64_kib),
 		cmocka_unit_test(names_that_cannot_be_opened),
 		cmocka_unit_test(unreachable_devices),
 		cmocka_unit_test(log_levels),

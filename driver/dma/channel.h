@@ -18,7 +18,7 @@
 
 namespace usdma::dma {
 
-class engine;
+class [[gnu::visibility("default")]] engine; /* as in its header */
 struct channel;
 
 enum : u32 { state_running = 0, state_halted = 1 };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#pragma GCC visibility push(default) /* for libusdma-sim, too */
 namespace usdma::dma {
 
 enum capability : u32 {
@@ -85,3 +86,4 @@ protected:
 };
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

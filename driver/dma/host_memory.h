@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#pragma GCC visibility push(default) /* for libusdma-sim, too */
 namespace usdma::dma {
 
 /* Not thread-safe: the driver's lock protects it, also while memory is accessed, so that an unmap waits. */
@@ -91,3 +92,4 @@ private:
 };
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

@@ -6,6 +6,7 @@
 #include "driver/base/unique_fd.h"
 #include "driver/vfio/device.h"
 
+#pragma GCC visibility push(default)
 namespace usdma::dma {
 
 /*
@@ -22,3 +23,4 @@ int own_memory_map(vfio::device &dev, vfio::dma_area *area, u64 *next);
 bool is_usable(const vfio::address_limits &l, u64 iova, u64 size);
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

@@ -45,11 +45,13 @@ struct erratum {
 	const char *text;
 };
 
+/* Takes ownership of the device only on success. */
+using probe_fn = int (*)(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out);
+
 struct driver {
 	const char *name;
 	std::span<const pci_id> ids;
-	/* Takes ownership of the device only on success. */
-	int (*probe)(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out);
+	probe_fn probe;
 
 	/* For usdmactl bringup; empty: it has less to say. */
 	std::span<const named_register> registers = {};
@@ -93,14 +95,26 @@ template <class E> int probe_as(std::unique_ptr<vfio::device> &dev, std::unique_
 	return 0;
 }
 
-struct software_transports {
+/* What is not for hardware: the transports of software devices, and the drivers of engines that only models have. */
+struct software_parts {
 	const transport *sim, *vfio_user;
+	probe_fn sdma, edu;
 };
 /*
- * Those of software devices (driver/sim), which are a part of the program, or a library that is loaded by the first
- * call (lib/native/libraries.cpp). -ENOPKG with a text: there is none of this build.
+ * A part of the program, or a library that is loaded by the first call (lib/native/libraries.cpp). -ENOPKG with a
+ * text: there is none of this build.
  */
-int simulator(const software_transports **out);
+int simulator(const software_parts **out);
+
+/* For the row of a driver that is one of these. */
+template <probe_fn software_parts::*which>
+int probe_software(std::unique_ptr<vfio::device> &dev, std::unique_ptr<engine> *out)
+{
+	const software_parts *parts;
+	const int err = simulator(&parts);
+
+	return err ? err : (parts->*which)(dev, out);
+}
 
 extern const std::span<const driver *const> drivers;
 extern const std::span<const transport *const> transports;

@@ -34,6 +34,7 @@
 #include <pthread.h>
 #include <vector>
 
+#pragma GCC visibility push(default) /* for libusdma-sim, too */
 namespace usdma::dma {
 
 class ring_channel : public channel {
@@ -276,3 +277,4 @@ private:
 };
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

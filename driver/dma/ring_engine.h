@@ -7,6 +7,7 @@
 
 #include "driver/dma/ring_channel.h"
 
+#pragma GCC visibility push(default) /* for libusdma-sim, too */
 namespace usdma::dma {
 
 class ring_engine : public engine {
@@ -64,3 +65,4 @@ private:
 };
 
 } // namespace usdma::dma
+#pragma GCC visibility pop

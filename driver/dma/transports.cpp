@@ -16,17 +16,17 @@ static int open_pci(std::string_view spec, const open_options &opt, std::unique_
 	return err ? err : vfio::kernel_open(a, kernel, out);
 }
 
-template <const transport *software_transports::*which>
+template <const transport *software_parts::*which>
 static int open_software(std::string_view spec, const open_options &opt, std::unique_ptr<vfio::device> *out)
 {
-	const software_transports *t;
+	const software_parts *t;
 	const int err = simulator(&t);
 
 	return err ? err : (t->*which)->open(spec, opt, out);
 }
 
-const transport sim_transport = {"sim", open_software<&software_transports::sim>};
+const transport sim_transport = {"sim", open_software<&software_parts::sim>};
 const transport pci_transport = {"pci", open_pci};
-const transport vfio_user_transport = {"vfio-user", open_software<&software_transports::vfio_user>};
+const transport vfio_user_transport = {"vfio-user", open_software<&software_parts::vfio_user>};
 
 } // namespace usdma::dma

@@ -221,17 +221,17 @@ static int embedded_open(std::string_view spec, const dma::open_options &opt, st
 }
 
 static constexpr dma::transport embedded_transport = {"sim", embedded_open};
-static constexpr dma::software_transports all = {&embedded_transport, &client_transport};
+static constexpr dma::software_parts all = {&embedded_transport, &client_transport, sdma::probe, edu::probe};
 
 } // namespace usdma::sim
 
-const usdma::dma::software_transports *usdma_simulator()
+const usdma::dma::software_parts *usdma_simulator()
 {
 	return &usdma::sim::all;
 }
 
 /* For programs that the simulator is a part of. */
-int usdma::dma::simulator(const software_transports **out)
+int usdma::dma::simulator(const software_parts **out)
 {
 	*out = usdma_simulator();
 	return 0;

@@ -9,8 +9,13 @@ extern const dma::transport client_transport; /* vfio-user:PATH */
 
 } // namespace usdma::sim
 
-/*
- * The transports of software devices, in this process and in others. What libusdma looks up in libusdma-sim
- * (lib/native/libraries.cpp).
- */
-extern "C" [[gnu::visibility("default")]] const usdma::dma::software_transports *usdma_simulator();
+/* Drivers: driver/engines. */
+namespace usdma::sdma {
+int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out);
+}
+namespace usdma::edu {
+int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out);
+}
+
+/* What libusdma looks up in libusdma-sim (lib/native/libraries.cpp). */
+extern "C" [[gnu::visibility("default")]] const usdma::dma::software_parts *usdma_simulator();

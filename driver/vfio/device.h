@@ -177,6 +177,6 @@ public:
 };
 
 /* Sets or clears bits of the PCI command register (PCI 3.0 §6.2.2). */
-int config_bus_master(device &dev, bool on);
+[[gnu::visibility("default")]] int config_bus_master(device &dev, bool on);
 
 } // namespace usdma::vfio

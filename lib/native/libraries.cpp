@@ -67,9 +67,9 @@ static int load(const char *what, const char *file, const char *package, const c
 	return fail_load(what, file, package, why ? why : "it has no entry");
 }
 
-int dma::simulator(const software_transports **out)
+int dma::simulator(const software_parts **out)
 {
-	static const software_transports *found; /* atomic */
+	static const software_parts *found; /* atomic */
 	void *entry;
 
 	*out = load_acquire(&found);

@@ -67,6 +67,9 @@ def without_runpath(libusdma, folder):
 def main():
     libusdma, sim, check, program = sys.argv[1:]
     points, mine = Points(), os.path.basename(libusdma)
+    for text in (b"edu over %s, interrupts", b"channel %u does not start: state"):
+        has = [text in open(path, "rb").read() for path in (libusdma, sim)]
+        points.add(has == [False, True], f"a driver of software devices is in {os.path.basename(sim)} alone: {text.decode()}", str(has))
     with tempfile.TemporaryDirectory(prefix="usdma-libraries-") as folder, server(program, folder) as remote:
         got = use(libusdma, "sim:mem=16M")
         points.add(got[0] == 0 and got[2] == [os.path.basename(sim), mine], "a software device loads the simulator, and no more", str(got))

@@ -238,16 +238,9 @@ int edu_engine::quiesce()
 	return ring_engine::quiesce();
 }
 
-static constexpr dma::pci_id ids[] = {
-#include "driver/engines/edu/ids.inc"
-};
-
-static constexpr dma::named_register registers[] = {
-	{"identification", vfio::region_bar0, 4, reg_id},
-	{"interrupt status", vfio::region_bar0, 4, reg_irq_status},
-	{"DMA command", vfio::region_bar0, 8, reg_dma_cmd},
-};
-
-extern const dma::driver driver = {"edu", ids, dma::probe_as<edu_engine>, registers};
+int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
+{
+	return dma::probe_as<edu_engine>(dev, out);
+}
 
 } // namespace usdma::edu

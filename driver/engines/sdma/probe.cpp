@@ -166,7 +166,7 @@ int sdma_engine::identify()
 	return 0;
 }
 
-static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
+int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine> *out)
 {
 	std::unique_ptr<sdma_engine> eng(new (std::nothrow) sdma_engine(std::move(dev)));
 	int err;
@@ -183,18 +183,5 @@ static int probe(std::unique_ptr<vfio::device> &dev, std::unique_ptr<dma::engine
 	*out = std::move(eng);
 	return 0;
 }
-
-static constexpr dma::pci_id ids[] = {
-#include "driver/engines/sdma/ids.inc"
-};
-
-static constexpr dma::named_register registers[] = {
-	{"ID", vfio::region_bar0, 4, reg_id},           {"VERSION", vfio::region_bar0, 4, reg_version},
-	{"CAPS", vfio::region_bar0, 8, reg_caps},       {"CHANNELS", vfio::region_bar0, 4, reg_channels},
-	{"ENGINES", vfio::region_bar0, 4, reg_engines}, {"MAX_LEN", vfio::region_bar0, 8, reg_max_len},
-	{"STATUS", vfio::region_bar0, 4, reg_status},   {"VECTORS", vfio::region_bar0, 4, reg_vectors},
-};
-
-extern const dma::driver driver = {"sdma", ids, probe, registers};
 
 } // namespace usdma::sdma

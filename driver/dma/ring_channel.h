@@ -55,6 +55,8 @@ public:
 	bool is_begun() const { return load_acquire(&begun_); }
 	/* Takes a freeze() back: nothing was reset. */
 	void thaw();
+	/* Stops and deletes it. */
+	void close();
 	/* The function was reset, and with it the hardware. */
 	void forget();
 
@@ -133,9 +135,6 @@ protected:
 	virtual softop::result execute(const request &r, fault_reason *why, u64 *at);
 	/* Its state, for messages. */
 	virtual void describe_hardware(char *buf, size_t size) = 0;
-	/* Without the lock: stops and deletes the channel. */
-	virtual void close() = 0;
-
 	/* ---- its report of completions: any thread ---- */
 	/* Hot, without a lock. Slot next, which has been handed over, or a later one has ended. */
 	virtual bool has_news(u64 next) const = 0;

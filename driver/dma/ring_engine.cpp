@@ -13,7 +13,7 @@
 
 namespace usdma::dma {
 
-static constexpr u32 least_ring = 2;
+static constexpr u32 least_ring = 2, usual_ring = 256;
 /* PCI Express 3.0 §7.8. */
 static constexpr u8 express_capability = 0x10;
 static constexpr u32 device_control = 8;
@@ -63,6 +63,11 @@ int ring_engine::channel_open(unsigned index, const channel_config &cfg, channel
 	return 0;
 }
 
+void ring_channel::close()
+{
+	static_cast<ring_engine *>(eng)->close(this);
+}
+
 void ring_engine::close(ring_channel *c)
 {
 	/* Another channel must not get the addresses that the device may still write to. */
@@ -83,6 +88,27 @@ void ring_engine::close_all()
 	for (ring_channel *c : open_)
 		if (c)
 			close(c);
+}
+
+/* ---- the device --------------------------------------------------------------------------------------- */
+
+void ring_engine::map_registers(unsigned region, u64 bytes)
+{
+	vfio::region_info bar;
+
+	if (!dev_->region(region, &bar) && bar.flags & vfio::region_mappable &&
+	    dev_->region_map(region, 0, bytes, &registers_) < 0)
+		log_info("%s: BAR%u is not mapped: %s", dev_->name(), region, error_text());
+}
+
+void ring_engine::set_limits(u64 max_len, u32 channels, u32 ops)
+{
+	limits_.max_len = max_len;
+	limits_.channels = channels;
+	limits_.engines = 1;
+	limits_.ring_size = usual_ring;
+	limits_.ops = ops;
+	limits_.numa_node = dev_->numa_node();
 }
 
 /* ---- interrupts -------------------------------------------------------------------------------------- */

@@ -25,8 +25,9 @@ public:
 	int quiesce() override;
 	void collect() override;
 
-	/* Stops and deletes it. */
 	void close(ring_channel *c);
+	/* Its registers, as far as map_registers() has mapped them; nullptr: accesses are trapped. */
+	u8 *bar() const { return registers_.data(); }
 	/* The interrupt of a channel; -1: none. */
 	int vector(u32 index) const { return index < vectors_.size() ? vectors_[index].get() : -1; }
 	host_memory &host() { return host_; }
@@ -49,6 +50,10 @@ protected:
 	int setup_interrupts(u32 first, unsigned type = vfio::irq_msix);
 	/* The number of a request must not pass its data. */
 	int keep_order();
+	/* The first bytes of a BAR, if it can be mapped. */
+	void map_registers(unsigned region, u64 bytes);
+	/* Of a device without memory whose channels share one engine. */
+	void set_limits(u64 max_len, u32 channels, u32 ops);
 
 	static constexpr u32 most_channels = 32;
 	u32 most_ring_ = 16384; /* requests */
@@ -58,6 +63,7 @@ private:
 	int try_vectors(unsigned type, u32 first, u32 count);
 	void close_host();
 
+	mapping registers_;
 	host_memory host_;
 	std::vector<unique_fd> vectors_;
 	std::mutex lock_; /* open_ */

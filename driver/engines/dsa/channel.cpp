@@ -36,11 +36,6 @@ int dsa_channel::open(const dma::channel_config &cfg, u32 size)
 	return begin(cfg, owner_.vector(index), owner_.has_portals());
 }
 
-void dsa_channel::close()
-{
-	owner_.close(this);
-}
-
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
 static bool fill_is_valid(const dma::request &r)

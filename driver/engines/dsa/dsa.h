@@ -63,7 +63,6 @@ private:
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override;
 	void describe_hardware(char *buf, size_t size) override;
-	void close() override;
 
 	bool has_news(u64 next) const override { return status_of(next); }
 	u64 read_news(u64 next) override;

@@ -54,7 +54,6 @@ private:
 	void rearm(bool) override {}
 	dma::softop::result execute(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void describe_hardware(char *buf, size_t size) override;
-	void close() override;
 	bool has_news(u64) const override { return false; }
 	u64 read_news(u64 next) override { return next - 1; }
 

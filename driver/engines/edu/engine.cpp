@@ -197,11 +197,6 @@ void edu_channel::describe_hardware(char *buf, size_t size)
 		 static_cast<unsigned long long>(load_relaxed(&n.interrupts)));
 }
 
-void edu_channel::close()
-{
-	owner_.close(this);
-}
-
 dma::ring_channel *edu_engine::make_channel(u32 index)
 {
 	return new (std::nothrow) edu_channel(*this, index);

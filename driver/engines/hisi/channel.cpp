@@ -176,11 +176,6 @@ int hisi_channel::open(const dma::channel_config &cfg, u32 size)
 	return begin(cfg, owner_.vector(index), owner_.bar() != nullptr);
 }
 
-void hisi_channel::close()
-{
-	owner_.close(this);
-}
-
 /* ---- submissions ------------------------------------------------------------------------------------- */
 
 bool hisi_channel::in_hardware(const dma::request &r) const

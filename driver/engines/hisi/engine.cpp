@@ -8,7 +8,6 @@
 
 namespace usdma::hisi {
 
-static constexpr u32 default_ring = 256;
 /* No source says how long a copy may be; a stop waits for its end. */
 static constexpr u64 most_len = MiB;
 /* What the driver uses of BAR2. */
@@ -39,13 +38,8 @@ int hisi_engine::check_identity()
 		return err;
 	if (state == ~0u)
 		return fail(ENODEV, "its registers read as ones: it is off, or its memory space is disabled");
-	limits_.max_len = most_len;
-	limits_.channels = layout_->queues;
 	/* No source says how many queues run at the same time. */
-	limits_.engines = 1;
-	limits_.ring_size = default_ring;
-	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy);
-	limits_.numa_node = dev_->numa_node();
+	set_limits(most_len, layout_->queues, dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy));
 	/* A ring has twice the submissions of its requests. */
 	most_ring_ = most_depth / 2;
 	return 0;
@@ -87,13 +81,9 @@ int hisi_engine::setup()
 
 int hisi_engine::start()
 {
-	vfio::region_info bar;
-
 	if (int err = check_identity(); err < 0)
 		return err;
-	if (!dev_->region(vfio::region_bar2, &bar) && bar.flags & vfio::region_mappable &&
-	    dev_->region_map(vfio::region_bar2, 0, used_bar, &bar_) < 0)
-		log_info("%s: BAR2 is not mapped: %s", dev_->name(), error_text());
+	map_registers(vfio::region_bar2, used_bar);
 	if (int err = setup(); err < 0)
 		return err;
 	if (int err = setup_interrupts(0, vfio::irq_msi); err < 0)

@@ -82,7 +82,6 @@ private:
 	void rearm(bool flush) override { regs_.mask(false, flush); }
 	void disarm() override { regs_.mask(true, false); }
 	void describe_hardware(char *buf, size_t size) override;
-	void close() override;
 
 	bool has_reports() const override;
 	void read_reports() override;
@@ -112,7 +111,6 @@ public:
 	int start();
 	const char *driver_name() const override { return "hisi"; }
 
-	u8 *bar() const { return bar_.data(); }
 	const layout &registers() const { return *layout_; }
 
 private:
@@ -122,7 +120,6 @@ private:
 	dma::ring_channel *make_channel(u32 index) override;
 
 	static_assert(hip08.queues <= most_channels && hip09.queues <= most_channels);
-	mapping bar_;
 	const layout *layout_ = nullptr;
 };
 

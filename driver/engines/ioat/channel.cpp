@@ -162,11 +162,6 @@ int ioat_channel::open(const dma::channel_config &cfg, u32 size)
 	return begin(cfg, owner_.vector(index), owner_.bar() != nullptr);
 }
 
-void ioat_channel::close()
-{
-	owner_.close(this);
-}
-
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
 /* No source says where the pattern of a fill begins, which is equal for these only: equal bytes, or aligned words. */

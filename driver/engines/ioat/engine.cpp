@@ -9,8 +9,6 @@
 
 namespace usdma::ioat {
 
-/* DMACOUNT has 16 bits, and the ring twice the descriptors of its requests: ring_engine allows up to 16384. */
-static constexpr u32 default_ring = 256;
 static constexpr u64 bar_page = 4096;
 /* A chip whose XFERCAP says 4 GiB, which does not fit the field. */
 static constexpr u32 most_xfercap = 30;
@@ -61,14 +59,13 @@ int ioat_engine::check_identity()
 		return fail(EPROTO,
 			    "the device reports %u channels of 2^%u bytes: 1 to %u, and at least 2^%u, are valid",
 			    channels, xfercap, max_channels, min_xfercap);
-	limits_.max_len = u64(1) << (xfercap ? std::min<u32>(xfercap, most_xfercap) : most_xfercap);
-	limits_.channels = channels;
-	/* Channels of a function share its one engine. */
-	limits_.engines = 1;
-	limits_.ring_size = default_ring;
-	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy) |
-		      (dmacap & cap_fill ? dma::op_bit(dma::opcode::fill) : 0);
-	limits_.numa_node = dev_->numa_node();
+	/*
+	 * Channels of a function share its one engine. DMACOUNT has 16 bits, and the ring twice the descriptors of its
+	 * requests, of which ring_engine allows up to 16384.
+	 */
+	set_limits(u64(1) << (xfercap ? std::min<u32>(xfercap, most_xfercap) : most_xfercap), channels,
+		   dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy) |
+			   (dmacap & cap_fill ? dma::op_bit(dma::opcode::fill) : 0));
 	chip_.version = version;
 	return check_chip();
 }
@@ -99,13 +96,9 @@ int ioat_engine::setup()
 
 int ioat_engine::start()
 {
-	vfio::region_info bar;
-
 	if (int err = check_identity(); err < 0)
 		return err;
-	if (!dev_->region(vfio::region_bar0, &bar) && bar.flags & vfio::region_mappable &&
-	    dev_->region_map(vfio::region_bar0, 0, bar_page, &bar_) < 0)
-		log_info("%s: BAR0 is not mapped: %s", dev_->name(), error_text());
+	map_registers(vfio::region_bar0, bar_page);
 	if (int err = setup(); err < 0)
 		return err;
 	if (int err = setup_interrupts(0); err < 0)

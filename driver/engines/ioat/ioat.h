@@ -84,7 +84,6 @@ private:
 	void read_fault(const dma::request &r, dma::fault_reason *why, u64 *at) override;
 	void rearm(bool flush) override { regs_.rearm(flush); }
 	void describe_hardware(char *buf, size_t size) override;
-	void close() override;
 	bool has_news(u64 next) const override { return news(next); }
 	u64 read_news(u64 next) override { return next - 1 + news(next); }
 
@@ -109,7 +108,6 @@ public:
 	int start();
 	const char *driver_name() const override { return "ioat"; }
 
-	u8 *bar() const { return bar_.data(); }
 	/* After the reset of a channel. */
 	void restore_vector(u32 index);
 	const chip &quirks() const { return chip_; }
@@ -122,7 +120,6 @@ private:
 	dma::ring_channel *make_channel(u32 index) override;
 
 	static_assert(max_channels <= most_channels);
-	mapping bar_;
 	chip chip_;
 };
 

@@ -111,11 +111,6 @@ int ptdma_channel::open(const dma::channel_config &cfg, u32 size)
 	return begin(cfg, owner_.vector(index), owner_.bar() != nullptr);
 }
 
-void ptdma_channel::close()
-{
-	owner_.close(this);
-}
-
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
 static bool is_reachable(u64 at, u64 len)

@@ -8,8 +8,6 @@
 
 namespace usdma::ptdma {
 
-static constexpr u32 default_ring = 256;
-
 /* Reads only: nothing is written before the device is identified. No source says which versions there are. */
 int ptdma_engine::check_identity()
 {
@@ -26,12 +24,7 @@ int ptdma_engine::check_identity()
 		return err;
 	if (version == ~0u)
 		return fail(ENODEV, "its registers read as ones: it is off, or its memory space is disabled");
-	limits_.max_len = max_bytes;
-	limits_.channels = queue_count;
-	limits_.engines = 1;
-	limits_.ring_size = default_ring;
-	limits_.ops = dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy);
-	limits_.numa_node = dev_->numa_node();
+	set_limits(max_bytes, queue_count, dma::op_bit(dma::opcode::nop) | dma::op_bit(dma::opcode::copy));
 	return 0;
 }
 
@@ -75,14 +68,11 @@ unsigned ptdma_engine::interrupt_type()
 
 int ptdma_engine::start()
 {
-	vfio::region_info bar;
 	int err = check_identity();
 
 	if (err < 0)
 		return err;
-	if (!dev_->region(vfio::region_bar2, &bar) && bar.flags & vfio::region_mappable &&
-	    dev_->region_map(vfio::region_bar2, 0, used_bar, &bar_) < 0)
-		log_info("%s: BAR2 is not mapped: %s", dev_->name(), error_text());
+	map_registers(vfio::region_bar2, used_bar);
 	err = reset_function();
 	has_reset_ = err != -EOPNOTSUPP && err != -ENOTTY;
 	if (!has_reset_) {

@@ -71,7 +71,6 @@ private:
 	void rearm(bool flush) override;
 	void disarm() override;
 	void describe_hardware(char *buf, size_t size) override;
-	void close() override;
 	bool has_news(u64 next) const override;
 	u64 read_news(u64 next) override;
 	void took_news() override;
@@ -107,7 +106,6 @@ public:
 	int start();
 	const char *driver_name() const override { return "ptdma"; }
 
-	u8 *bar() const { return bar_.data(); }
 	/* From any state, as setup(). -EOPNOTSUPP or -ENOTTY: the function has no reset. */
 	int reset_function();
 	bool has_reset() const { return has_reset_; }
@@ -119,7 +117,6 @@ private:
 	dma::ring_channel *make_channel(u32 index) override;
 
 	static_assert(queue_count <= most_channels);
-	mapping bar_;
 	bool has_reset_ = true;
 };
 

@@ -155,22 +155,23 @@ int kernel_device::find_access(unsigned index, u64 offset, u64 len, u32 right, u
 	return err;
 }
 
-int kernel_device::region_read(unsigned index, u64 offset, void *buf, size_t len)
+/* move(fd, p, len, at): as pread(2). */
+template <class F>
+int kernel_device::access(unsigned index, u64 offset, u8 *p, size_t len, u32 right, const char *what, const F &move)
 {
 	const no_cancel scope;
-	u8 *p = static_cast<u8 *>(buf);
 	u64 at;
-	const int err = find_access(index, offset, len, region_readable, &at);
+	const int err = find_access(index, offset, len, right, &at);
 
 	if (err)
 		return err;
 	while (len) {
-		const ssize_t n = pread(fd_.get(), p, len, off_t(at));
+		const ssize_t n = move(fd_.get(), p, len, off_t(at));
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return failed("read a region");
+			return failed(what);
 		if (n == 0)
 			return fail(EIO, "%s: region %u ends at %#llx", name_.c_str(), index,
 				    static_cast<unsigned long long>(offset));
@@ -179,28 +180,16 @@ int kernel_device::region_read(unsigned index, u64 offset, void *buf, size_t len
 	return 0;
 }
 
+int kernel_device::region_read(unsigned index, u64 offset, void *buf, size_t len)
+{
+	return access(index, offset, static_cast<u8 *>(buf), len, region_readable, "read a region", pread);
+}
+
 int kernel_device::region_write(unsigned index, u64 offset, const void *buf, size_t len)
 {
-	const no_cancel scope;
-	const u8 *p = static_cast<const u8 *>(buf);
-	u64 at;
-	const int err = find_access(index, offset, len, region_writable, &at);
+	u8 *const p = static_cast<u8 *>(const_cast<void *>(buf)); /* only read */
 
-	if (err)
-		return err;
-	while (len) {
-		const ssize_t n = pwrite(fd_.get(), p, len, off_t(at));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return failed("write a region");
-		if (n == 0)
-			return fail(EIO, "%s: region %u ends at %#llx", name_.c_str(), index,
-				    static_cast<unsigned long long>(offset));
-		p += n, at += u64(n), len -= size_t(n);
-	}
-	return 0;
+	return access(index, offset, p, len, region_writable, "write a region", pwrite);
 }
 
 int kernel_device::region_fd(unsigned, u64 *fd_offset)

@@ -67,6 +67,8 @@ private:
 	int get_region(unsigned index, const region_state **out);
 	int query_region(unsigned index, region_state *out);
 	int find_access(unsigned index, u64 offset, u64 len, u32 right, u64 *fd_offset);
+	template <class F>
+	int access(unsigned index, u64 offset, u8 *p, size_t len, u32 right, const char *what, const F &move);
 	bool bus_master_off();
 	void release_areas();
 	bool revoke_areas();

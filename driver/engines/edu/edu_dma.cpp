@@ -15,35 +15,25 @@ static constexpr u64 hang_ms = 5000;
 /* Poll interval of the command register; with an interrupt, in case one is lost. */
 static constexpr int poll_ms = 250, poll_no_irq_ms = 2;
 
-int edu_dma::read32(u32 reg, u32 *out)
+template <class T> int edu_dma::read(u32 reg, T *out)
 {
 	if (!regs_)
 		return dev_.region_read(vfio::region_bar0, reg, out, sizeof(*out));
-	*out = mmio_read32(regs_.data() + reg);
+	if constexpr (sizeof(T) == sizeof(u64))
+		*out = mmio_read64(regs_.data() + reg);
+	else
+		*out = mmio_read32(regs_.data() + reg);
 	return 0;
 }
 
-int edu_dma::read64(u32 reg, u64 *out)
-{
-	if (!regs_)
-		return dev_.region_read(vfio::region_bar0, reg, out, sizeof(*out));
-	*out = mmio_read64(regs_.data() + reg);
-	return 0;
-}
-
-int edu_dma::write32(u32 reg, u32 value)
+template <class T> int edu_dma::write(u32 reg, T value)
 {
 	if (!regs_)
 		return dev_.region_write(vfio::region_bar0, reg, &value, sizeof(value));
-	mmio_write32(regs_.data() + reg, value);
-	return 0;
-}
-
-int edu_dma::write64(u32 reg, u64 value)
-{
-	if (!regs_)
-		return dev_.region_write(vfio::region_bar0, reg, &value, sizeof(value));
-	mmio_write64(regs_.data() + reg, value);
+	if constexpr (sizeof(T) == sizeof(u64))
+		mmio_write64(regs_.data() + reg, value);
+	else
+		mmio_write32(regs_.data() + reg, value);
 	return 0;
 }
 
@@ -52,13 +42,13 @@ int edu_dma::check_identity()
 	const u32 word = 0x5a17c3e1;
 	u32 id, echo;
 
-	if (int err = read32(reg_id, &id); err < 0)
+	if (int err = read(reg_id, &id); err < 0)
 		return err;
 	if ((id & id_mask) != id_value)
 		return fail(ENODEV, "identification reads 0x%08x, not 0x....00ed: the device is off or not an edu", id);
-	if (int err = write32(reg_liveness, word); err < 0)
+	if (int err = write(reg_liveness, word); err < 0)
 		return err;
-	if (int err = read32(reg_liveness, &echo); err < 0)
+	if (int err = read(reg_liveness, &echo); err < 0)
 		return err;
 	if (echo != ~word)
 		return fail(EIO, "liveness check gives 0x%08x for 0x%08x", echo, word);
@@ -93,14 +83,14 @@ int edu_dma::restart()
 		return err;
 	/* Transfers of an earlier user must end before the device may access our memory. */
 	for (const deadline until = deadline::in_ms(hang_ms);; nap()) {
-		if (int err = read64(reg_dma_cmd, &cmd); err < 0)
+		if (int err = read(reg_dma_cmd, &cmd); err < 0)
 			return err;
 		if (!(cmd & dma_run))
 			break;
 		if (until.passed())
 			return fail(EIO, "a transfer of an earlier user does not complete");
 	}
-	if (int err = write32(reg_irq_ack, ~u32(0)); err < 0)
+	if (int err = write(reg_irq_ack, ~u32(0)); err < 0)
 		return err;
 	setup_interrupt();
 	if (int err = vfio::config_bus_master(dev_, true); err < 0)
@@ -161,12 +151,12 @@ int edu_dma::await_end()
 		if (dev_.lost() || load_seq_cst(&given_up_))
 			return fail(ENODEV, "device lost during a transfer");
 		/* The read also flushes: earlier writes of the device have reached memory (PCI 3.0 §3.2.5). */
-		if (int err = read64(reg_dma_cmd, &cmd); err < 0)
+		if (int err = read(reg_dma_cmd, &cmd); err < 0)
 			return err;
 	}
 	if (irq_.valid() && load_relaxed(&count_.interrupts) == before)
 		fetch_add_relaxed(&count_.polled, 1);
-	return write32(reg_irq_ack, irq_dma);
+	return write(reg_irq_ack, irq_dma);
 }
 
 int edu_dma::transfer(u64 src, u64 dst, u64 len, u64 cmd)
@@ -177,14 +167,14 @@ int edu_dma::transfer(u64 src, u64 dst, u64 len, u64 cmd)
 		return fail(EIO, "the device hung before; reset it");
 	if (load_seq_cst(&given_up_))
 		return fail(ENODEV, "the device was disabled permanently");
-	if (int err = write64(reg_dma_src, src); err < 0)
+	if (int err = write(reg_dma_src, src); err < 0)
 		return err;
-	if (int err = write64(reg_dma_dst, dst); err < 0)
+	if (int err = write(reg_dma_dst, dst); err < 0)
 		return err;
-	if (int err = write64(reg_dma_len, len); err < 0)
+	if (int err = write(reg_dma_len, len); err < 0)
 		return err;
 	/* Release in the write: source data is in memory before the device starts. */
-	if (int err = write64(reg_dma_cmd, cmd | dma_run | (irq_.valid() ? u64(dma_interrupt) : 0)); err < 0)
+	if (int err = write(reg_dma_cmd, cmd | dma_run | (irq_.valid() ? u64(dma_interrupt) : 0)); err < 0)
 		return err;
 	fetch_add_relaxed(&count_.transfers, 1);
 	return await_end();

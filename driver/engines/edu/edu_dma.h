@@ -43,10 +43,9 @@ public:
 	bool has_interrupt() const { return irq_.valid(); }
 
 private:
-	int read32(u32 reg, u32 *out);
-	int read64(u32 reg, u64 *out);
-	int write32(u32 reg, u32 value);
-	int write64(u32 reg, u64 value);
+	/* Of 4 or 8 bytes. */
+	template <class T> int read(u32 reg, T *out);
+	template <class T> int write(u32 reg, T value);
 	int check_identity();
 	void setup_interrupt();
 	int transfer(u64 src, u64 dst, u64 len, u64 cmd);

@@ -464,16 +464,8 @@ static int range_make(const range_spec &what, dma_range **out)
 		mem_state().iovas.free(iova);
 		return no_memory("the list of device mappings");
 	}
+	static_cast<range_spec &>(*sp) = what;
 	sp->iova = iova;
-	sp->size = what.size;
-	sp->vaddr = what.vaddr;
-	sp->reach = what.reach;
-	sp->readonly = what.readonly;
-	sp->skip = what.skip;
-	sp->used = what.used;
-	sp->fd = what.fd;
-	sp->fd_offset = what.fd_offset;
-	sp->of = what.of;
 	sp->optional = what.of;
 	*out = sp;
 	return 0;

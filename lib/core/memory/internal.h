@@ -57,16 +57,21 @@ struct backing {
 	bool is_huge() const { return page > os_page_size(); }
 };
 
-/* Host memory at one IOVA, the same in all devices that can access it. */
-struct dma_range {
-	u64 iova = 0;
-	u64 size = 0;
-	u64 skip = 0, used = 0; /* part that devices may access, where that can be checked; used 0: all */
+/* Arguments for a new range. */
+struct range_spec {
 	u8 *vaddr = nullptr;
-	u32 reach = 0;         /* devices that can access it: mapped into no others */
-	bool readonly = false; /* devices must not write it */
+	u64 size = 0;
+	u32 reach = 0;          /* devices that can access it: mapped into no others */
+	bool readonly = false;  /* devices must not write it */
+	u64 skip = 0, used = 0; /* part that devices may access, where that can be checked; used 0: all */
 	int fd = -1;
 	u64 fd_offset = 0;
+	device *of = nullptr; /* of a peer's memory: its owner */
+};
+
+/* Host memory at one IOVA, the same in all devices that can access it. */
+struct dma_range : range_spec {
+	u64 iova = 0;
 	bool optional = false;  /* a peer's memory: a failure to map it is not an error */
 	u32 mapped = 0;         /* bit i: in the device of slot i; atomic, as are the next two */
 	u32 refused = 0;        /* bit i: the device of slot i cannot map it (optional) */
@@ -78,20 +83,7 @@ struct dma_range {
 	dma_range *next_removed = nullptr;
 	u32 users = 0;            /* it is being mapped or unmapped, without the lock */
 	bool is_deferred = false; /* dead, and freed by an item of the deferred frees: requests may use its IOVA */
-	device *of = nullptr;     /* optional: owner of the memory */
 	std::unique_ptr<backing> store; /* null: registered memory of the caller */
-};
-
-/* Arguments for a new range. */
-struct range_spec {
-	u8 *vaddr;
-	u64 size;
-	u32 reach;
-	bool readonly = false;
-	u64 skip = 0, used = 0;
-	int fd = -1;
-	u64 fd_offset = 0;
-	device *of = nullptr;
 };
 
 /* A range from which pinned blocks are allocated. */

@@ -149,7 +149,7 @@ struct usdma_setting_info {
 	uint32_t struct_size;
 	int32_t source; /* enum usdma_setting_source: where the value comes from */
 	const char *name;
-	const char *type;    /* "number", "size" (takes K, M, G, T), "choice", "text" */
+	const char *type;    /* "number", "size" (takes K, M, G, T), "choice", "cpus", "text" */
 	const char *words;   /* choice: its values, separated by spaces; else NULL */
 	const char *unit;    /* "us", "bytes", ...; "" */
 	const char *meaning; /* one line */

@@ -97,7 +97,8 @@ static void decide()
 static aclError refusal(unsigned i)
 {
 	return load_relaxed(&call_refused[i]) == 1 ?
-		       unsupported(wrapped_calls[i].name, "refused, as profile says (USDMA_PROFILE)") :
+		       unsupported(wrapped_calls[i].name,
+				   "refused, as profile or refuse say (USDMA_PROFILE, USDMA_REFUSE)") :
 		       ACL_SUCCESS;
 }
 
@@ -128,12 +129,11 @@ static int check_names(std::string_view list)
 			snprintf(unknown + used, sizeof(unknown) - used, "%s%.*s", used ? ", " : "", int(name.size()),
 				 name.data());
 	});
-	return *unknown ?
-		       fail(EINVAL,
-			    "profile (USDMA_PROFILE) names %s: not a call of libascendcl that returns a code, or one "
-			    "that every driver has",
-			    unknown) :
-		       0;
+	return *unknown ? fail(EINVAL,
+			       "refuse (USDMA_REFUSE) names %s: not a call of libascendcl that returns a code, or one "
+			       "that every driver has",
+			       unknown) :
+			  0;
 }
 
 int refusals_take_effect()

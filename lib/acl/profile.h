@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that answer 207000 because another product or driver does: setting profile. The exported function
+ * Calls that answer 207000 because another product or driver does: settings profile and refuse. The exported function
  * of each is a wrapper (wrappers.py) that checks one byte, which the first call of all sets. The calls of the fast path
  * have none: while one of them is refused, no thread caches translations, so that all take their slow path, which calls
  * refuse_hot().

@@ -7,7 +7,7 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-/* Pageable copies longer than direct_store_max: by the CPU; false: through staging buffers. */
+/* Pageable copies longer than direct_store: by the CPU; false: through staging buffers. */
 bool pageable_by_cpu(const dma::engine_limits &l, check_timing timing);
 
 /* Of a name: nullptr: the first; "2": a number; or a device string (device_get_by_name()). -ENODEV, … */

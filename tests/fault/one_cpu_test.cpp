@@ -46,7 +46,8 @@ static int set_up(void **)
 	setenv("USDMA_DEVICES", ("sim:mem=1M:engines=1:channels=4:latency=1000,vfio-user:" + folder + "/dev").c_str(),
 	       1);
 	setenv("USDMA_SPIN_US", "50000", 1);
-	unsetenv("USDMA_WAIT");
+	for (const char *other : {"USDMA_WAIT", "USDMA_SIM_CPUS"})
+		unsetenv(other);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Setting profile: ACL calls behave like another product, driver or machine. */
+/* Settings profile, refuse and pin_limit: ACL calls behave like another product, driver or machine. */
 #include "acl/acl.h"
 #include "acl/acl_dump.h"
 #include "acl/acl_platform.h"
@@ -120,7 +120,7 @@ void nothing_is_refused(void **)
 
 void named_calls(void **)
 {
-	with({{"USDMA_PROFILE", "aclrtMemcpyBatchAsync, aclrtHostRegister"}}, [] {
+	with({{"USDMA_REFUSE", "aclrtMemcpyBatchAsync, aclrtHostRegister"}}, [] {
 		rig r;
 		void *dev;
 
@@ -139,7 +139,7 @@ void named_calls(void **)
 /* A refused call of the fast path is refused each time, and other calls work. */
 void hot_calls(void **)
 {
-	with({{"USDMA_PROFILE", "aclrtMemcpyAsync"}}, [] {
+	with({{"USDMA_REFUSE", "aclrtMemcpyAsync"}}, [] {
 		rig r;
 
 		for (int i = 0; i < 3; i++) {
@@ -155,7 +155,7 @@ void hot_calls(void **)
 /* With memory that the thread has copied by the native API before, so that its translation is cached. */
 void hot_calls_after_native_copies(void **)
 {
-	with({{"USDMA_PROFILE", "aclrtMemcpyAsync"}}, [] {
+	with({{"USDMA_REFUSE", "aclrtMemcpyAsync"}}, [] {
 		usdma_device *d;
 		usdma_stream *s;
 		void *dev, *host;
@@ -176,7 +176,7 @@ void hot_calls_after_native_copies(void **)
 void calls_without_device(void **)
 {
 	for (const bool init : {false, true})
-		with({{"USDMA_PROFILE", "aclrtGetDeviceCount,aclrtMemcpyAsync"}}, [=] {
+		with({{"USDMA_REFUSE", "aclrtGetDeviceCount,aclrtMemcpyAsync"}}, [=] {
 			uint32_t count;
 			int host[2];
 
@@ -213,7 +213,7 @@ void every_call(void **)
 	for (const auto &w : wrapped)
 		list += std::string(list.empty() ? "" : ",") + w.name;
 	assert_true(std::size(wrapped) > 200);
-	with({{"USDMA_PROFILE", list}}, [] {
+	with({{"USDMA_REFUSE", list}}, [] {
 		for (const auto &[name, call] : wrapped) {
 			const bool refuses = call() == ACL_ERROR_RT_FEATURE_NOT_SUPPORT;
 
@@ -259,20 +259,20 @@ void products(void **)
 
 void wrong_settings(void **)
 {
-	with({{"USDMA_PROFILE", "aclrtNonsense,aclrtMemcpyBatch,aclrtStreamQuery"}}, [] {
+	with({{"USDMA_REFUSE", "aclrtNonsense,aclrtMemcpyBatch,aclrtStreamQuery"}}, [] {
 		CHECK(aclrtSetDevice(0));
-		CHECK(reported("profile (USDMA_PROFILE) names aclrtNonsense, aclrtStreamQuery:"));
+		CHECK(reported("refuse (USDMA_REFUSE) names aclrtNonsense, aclrtStreamQuery:"));
 	});
-	for (const std::string bad : {"910A", "pin=much", "pin"})
-		with({{"USDMA_PROFILE", "910B," + bad}}, [&] {
+	for (const auto &[name, value] : settings{{"USDMA_PROFILE", "910A"}, {"USDMA_PIN_LIMIT", "much"}})
+		with({{name, value}}, [setting = name] {
 			CHECK(aclrtSetDevice(0));
-			CHECK(reported("profile (USDMA_PROFILE) " + bad + ": it takes"));
+			CHECK(reported(setting));
 		});
 }
 
 void pin_limit(void **)
 {
-	with({{"USDMA_PROFILE", "pin=1M"}}, [] {
+	with({{"USDMA_PIN_LIMIT", "1M"}}, [] {
 		void *p, *more, *dev;
 		void *const own = mmap(nullptr, 16 * mib, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -281,7 +281,7 @@ void pin_limit(void **)
 		for (int i = 0; i < 3; i++) {
 			CHECK(!aclrtMallocHost(&p, mib));
 			CHECK(aclrtMallocHost(&more, 64) == ACL_ERROR_RT_MEMORY_ALLOCATION);
-			CHECK(reported("pin= of profile (USDMA_PROFILE)"));
+			CHECK(reported("USDMA_PIN_LIMIT"));
 			CHECK(aclrtHostRegister(own, 4096, ACL_HOST_REGISTER_MAPPED, &dev) ==
 			      ACL_ERROR_RT_MEMORY_ALLOCATION);
 			CHECK(usdma_host_register(own, 4096, 0) == -ENOMEM);
@@ -306,7 +306,7 @@ void a_failed_registration_does_not_count(void **)
 {
 	if (!populate_is_checked())
 		skip();
-	with({{"USDMA_PROFILE", "pin=1M"}}, [] {
+	with({{"USDMA_PIN_LIMIT", "1M"}}, [] {
 		void *p;
 
 		CHECK(!aclrtSetDevice(0));

@@ -299,7 +299,7 @@ def test_refused_copies():
         assert rt.synchronize_stream(0) == 0
         print(codes)"""
     out = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, check=True,
-                         env={**os.environ, "USDMA_PROFILE": "aclrtMemcpyAsync"})
+                         env={**os.environ, "USDMA_REFUSE": "aclrtMemcpyAsync"})
     assert out.stdout == f"{[RT_NOT_SUPPORTED] * 3 + [0] * 3}\n"
 
 

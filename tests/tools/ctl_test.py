@@ -139,8 +139,8 @@ def test_info_and_reset(s):
                                  ("sim", {"USDMA_TEST_PAGEABLE": "staging"}, "staging"), ("sim:timing=late", {}, "staging")):
         done = s.run("--json", "info", device, env=env)
         s.check(json.loads(done.stdout)["engine"]["pageable"] == variant, f"info: how pageable memory is copied, {device} {env}", done)
-    done = s.run("info", "sim:mem=64M", env={"USDMA_HUGE_PAGES": "off"})
-    s.check("opened as sim:mem=64M:huge=off by the settings in force" in done.stdout, "info: the settings in force for a device", done)
+    done = s.run("info", "sim:mem=64M", env={"USDMA_SIM_CPUS": "0", "USDMA_HUGE_PAGES": "off"})
+    s.check("opened as sim:mem=64M:cpus=0:huge=off by the settings in force" in done.stdout, "info: the settings in force for a device", done)
     s.check(any(r["name"] == "BAR2" and r["size"] == 64 << 20 for r in output["regions"]) and output["interrupts"]["MSI-X"] > 0
             and any(c["name"] == "MSI-X" for c in output["capabilities"]), "info: regions, interrupts, capabilities", output)
     t = ready_machine(s)
@@ -200,22 +200,22 @@ def test_tune(s):
     result, conf = os.path.join(s.scratch, "result.json"), os.path.join(s.scratch, "new/dir/usdma.conf")
     with open(result, "w", encoding="utf-8") as f:
         json.dump({"settings": [setting("spin_us", "50", "20"), setting("pool_size", "512K", "64K"),
-                                setting("hang_ms", "4", "4"), setting("wait", "hybrid", "poll")]}, f)
+                                setting("hang_ms", "4", "4"), setting("direct_store", "4K", "1M")]}, f)
     done = s.run("tune", "--from", result)
     s.check(done.returncode == 0 and "2.50 -> 1.25 us" in done.stdout and max(map(len, done.stdout.splitlines())) <= 80
             and not os.path.exists(conf), "tune: prints the gain, writes nothing", done)
     s.check(s.run("tune", "--from", result, "--write", conf).returncode == 0 and os.path.exists(conf), "tune: creates a new file")
     done = s.run("--json", "info", env={"USDMA_CONFIG": conf})
     got = json.loads(done.stdout)["settings"]
-    s.check(got["spin_us"]["value"] == 20 and got["wait"]["value"] == "poll" and got["hang_ms"]["source"] == "default",
+    s.check(got["spin_us"]["value"] == 20 and got["direct_store"]["value"] == 1 << 20 and got["hang_ms"]["source"] == "default",
             "tune: the library reads the written file", got)
     with open(conf, "w", encoding="utf-8") as f:
-        f.write("# my own\nSPIN_US = 7 # old\n\nlog = info\n")
+        f.write("# my own\nSPIN_US = 7 # old\n\nwait = poll\n")
     os.chmod(conf, 0o640)
     s.run("tune", "--from", result, "--write", conf)
     with open(conf, encoding="utf-8") as f:
         lines = f.read().splitlines()
-    s.check([line.split("#")[0].strip() for line in lines] == ["", "spin_us = 20", "", "log = info", "pool_size = 64K", "wait = poll"]
+    s.check([line.split("#")[0].strip() for line in lines] == ["", "spin_us = 20", "", "wait = poll", "pool_size = 64K", "direct_store = 1M"]
             and lines[0] == "# my own" and os.stat(conf).st_mode & 0o777 == 0o640 and len(os.listdir(os.path.dirname(conf))) == 1,
             "tune: other lines, the order and the mode of the file do not change", lines)
     with open(conf, "w", encoding="utf-8") as f:
@@ -237,7 +237,7 @@ def test_thresholds(s):
     """tune: the lengths at which the library changes the copy routine, measured or set."""
     result = os.path.join(s.scratch, "skipped.json")
     with open(result, "w", encoding="utf-8") as f:
-        json.dump({"settings": [], "skipped": [{"name": "spin_us", "why": "two engines and the program need three CPUs, here are 2 of them"}]}, f)
+        json.dump({"settings": [], "skipped": [{"name": "sim_cpus", "why": "two engines and the program need three CPUs, here are 2 of them"}]}, f)
 
     def thresholds(**env):
         done = s.run("--json", "tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
@@ -247,9 +247,9 @@ def test_thresholds(s):
     s.check(lengths == sorted(lengths) and base["cached"] and base["uncached"] and (base["probe_from"] is None or base["cached_below_ticks"] > 0),
             "tune: the copy routines and their thresholds", base)
     s.check(base["direct_store_max"] == 4096, "tune: thresholds by default", base)
-    s.check(thresholds(USDMA_TEST_DIRECT_STORE="32K")["direct_store_max"] == 32768, "tune: thresholds that are set")
+    s.check(thresholds(USDMA_DIRECT_STORE="32K")["direct_store_max"] == 32768, "tune: thresholds that are set")
     stream = base["uncached"]
-    for env, words in (({}, ("4 KiB", "own stores")), ({"USDMA_TEST_DIRECT_STORE": "0", "USDMA_TEST_PAGEABLE": "staging"}, ("any length", "staging buffers"))):
+    for env, words in (({}, ("4 KiB", "own stores")), ({"USDMA_DIRECT_STORE": "0", "USDMA_TEST_PAGEABLE": "staging"}, ("any length", "staging buffers"))):
         done = s.run("tune", "--from", result, env=dict(env, USDMA_CONFIG="/dev/null"))
         s.check(all(w in done.stdout for w in ("memmove", stream, "three CPUs", *words))
                 and max(map(len, done.stdout.splitlines())) <= 80, f"tune: the thresholds as text {env}", done)

@@ -124,7 +124,7 @@ def test_interrupted_row(s):
 
 
 def test_interrupted_modes(s):
-    for args, key, until in ((("--curves",), "curves", "in flight"), (("--calibrate",), "settings", "spin_us"),
+    for args, key, until in ((("--curves",), "curves", "in flight"), (("--calibrate",), "settings", "sim_cpus"),
                              (("--workload", "kv-cache", "--layers", "1", "--requests", "10000"), "kv_cache", "kv-cache"),
                              (("--workload", "weights", "--file-size", "8M", "--repeats", "1000"), "weights", "weights"),
                              (("--workload", "kv-file", "--layers", "2", "--repeats", "1000"), "kv_file", "kv-file")):
@@ -133,7 +133,7 @@ def test_interrupted_modes(s):
             result = json.load(f)
         s.check(status == 130 and result["interrupted"] is True and isinstance(result[key], list), f"interrupted: {args[0]}", (status, out, err, result))
     conf = s.path("half.conf")
-    status, out, err = interrupted(s, signal.SIGTERM, "spin_us", "--calibrate", "--write", conf)
+    status, out, err = interrupted(s, signal.SIGTERM, "sim_cpus", "--calibrate", "--write", conf)
     s.check(status == 143 and conf in err and not os.path.exists(conf), "interrupted: an incomplete calibration is not written", (status, out, err))
 
 

@@ -36,8 +36,11 @@ class calibration {
 public:
 	calibration(const options &o, const machine &m) : o_(o), m_(m) {}
 
+	void cpus();
 	void spin();
+	void direct_store();
 	void huge_pages();
+	bool copies_by_cpu() const;
 	void all();
 	const std::vector<proposal> &found() const { return found_; }
 	const std::vector<skipped> &others() const { return others_; }
@@ -140,6 +143,26 @@ void calibration::skip(const char *name, const std::string &why)
 
 /* ---- measurements ------------------------------------------------------------------------------------ */
 
+/* Pins the engines to CPUs close to the client's; otherwise the kernel may run both on one CPU. */
+void calibration::cpus()
+{
+	const size_t n = std::min<size_t>(2, m_.engines.size());
+	const std::string list = fmt::format("{}",
+					     fmt::join(m_.engines.begin(), m_.engines.begin() + ptrdiff_t(n), ","));
+	const std::string small = "-w h2d -s 64 -d 1 --wait hybrid --seconds 0.1 --cold-bytes 16M",
+			  device = "USDMA_DEVICES=sim:mem=1G:engines=1";
+
+	if (!m_.own_device)
+		return skip("sim_cpus", "it applies only to software devices without a device string");
+	if (m_.cpus.size() < 2)
+		return skip("sim_cpus", "there is one CPU");
+	const std::string now = in_force("sim_cpus");
+	const double before = latency_us(variable("sim_cpus", now) + device + " ", small);
+	const double after = latency_us(fmt::format("{}:cpus={} ", device, m_.engines[0]), small);
+	const bool better = before > after * min_gain;
+	record({"sim_cpus", now, better ? list : now, "64 B to device", "us", before, better ? after : before, false});
+}
+
 /* Spinning for twice the cost of a wake-up takes at most three times the optimum. */
 void calibration::spin()
 {
@@ -160,6 +183,40 @@ void calibration::spin()
 			    (to < from ? after < before * min_gain : before > after * min_gain);
 	record({"spin_us", now, better ? want : now, fmt::format("256K to device (a wake-up takes {:.0f} us)", wake),
 		"us", before, better ? after : before, false});
+}
+
+/* The device's memory is the CPU's, and pageable copies of any length take neither the engine nor a staging buffer. */
+bool calibration::copies_by_cpu() const
+{
+	return !getenv("USDMA_TEST_PAGEABLE") &&
+	       (m_.own_device || o_.device.starts_with("sim") || o_.device.starts_with("vfio-user"));
+}
+
+static constexpr const char *by_cpu = "the CPU makes the pageable copies of this device";
+
+/* The largest size that the CPU copies faster than the engine. */
+void calibration::direct_store()
+{
+	if (copies_by_cpu())
+		return skip("direct_store", by_cpu);
+	const std::string now = in_force("direct_store"),
+			  args = "-w page-h2d,page-d2h --seconds 0.05 --cold --cold-bytes 64M -s ";
+	size_t best = 0, last = 0;
+
+	for (size_t size = KiB; size <= 256 * KiB; size *= 4) {
+		last = size;
+		if (rate("USDMA_DIRECT_STORE=1G ", args + std::to_string(size)) <
+		    rate("USDMA_DIRECT_STORE=0 ", args + std::to_string(size)))
+			break;
+		best = size;
+	}
+	/* Compared at the threshold: no gain if the value in force is the same threshold. */
+	const std::string proposed = size_text(best), at = args + size_text(best ? best : last);
+	const double before = rate(variable("direct_store", now), at),
+		     after = rate(variable("direct_store", proposed), at);
+	const bool better = after > before * min_gain;
+	record({"direct_store", now, better ? proposed : now, fmt::format("pageable {}", size_text(best ? best : last)),
+		"GB/s", before, better ? after : before, true});
 }
 
 /* The value of a setting with the best rate; a later value must gain enough. */
@@ -197,7 +254,9 @@ void calibration::huge_pages()
 void calibration::all()
 {
 	try {
+		cpus();
 		spin();
+		direct_store();
 		huge_pages();
 	} catch (const interruption &) {
 		progress(o_, "");

@@ -125,7 +125,7 @@ static json operations(u32 ops)
 	return names;
 }
 
-/* Where copies of pageable memory are made that are longer than direct_store_max. */
+/* Where copies of pageable memory are made that are longer than direct_store. */
 static const char *pageable_path(const dma::engine &e, const std::string &spec)
 {
 	const core::check_timing timing = spec.starts_with("sim") ? core::check_timing_of(spec) :

@@ -62,7 +62,7 @@ void print_thresholds(const json &j)
 	print_cpu(j);
 	print_line("With the settings in force:");
 	if (direct) {
-		print_lengths("pageable, up to " + human_size(direct), "the CPU's own stores and loads");
+		print_lengths("pageable, up to " + human_size(direct), "the CPU's own stores and loads (direct_store)");
 		print_lengths("pageable, longer", longer);
 	} else {
 		print_lengths("pageable, any length", longer);

@@ -322,6 +322,14 @@ void history::give(context_id thread, const signal_ref &signal)
 	drain_all();
 }
 
+void history::give_unseen(const signal_ref &signal)
+{
+	counts_.unseen_signals++;
+	pass_all(&signal->clock_);
+	signal->given_ = true;
+	drain_all();
+}
+
 void history::waited_for(context_id thread, const order_signal &signal)
 {
 	context *const t = get(thread);

@@ -78,6 +78,8 @@ public:
 	void access(context_id thread, byte_range where, bool writes, u32 operation);
 	void give(context_id thread, const signal_ref &s);
 	void waited_for(context_id thread, const order_signal &s);
+	/* As give(), by means unseen here: after all operations so far. */
+	void give_unseen(const signal_ref &s);
 	/*
 	 * All that was submitted to the stream before its mark was taken has ended. What it waited for and was not
 	 * given was given by means unseen here. What another thread submitted since may still wait.

@@ -49,10 +49,10 @@ struct setting_origin {
 struct race_hooks;
 
 struct config {
-	std::vector<std::string> devices;              /* see config_device() */
-	std::string device_list, check, profile_words; /* as configured */
-	check_words checks;                            /* what check says */
-	const race_hooks *hooks = nullptr;             /* lib/core/config/race.h; by race and strict */
+	std::vector<std::string> devices;         /* see config_device() */
+	std::string device_list, sim_cpus, check; /* as configured */
+	check_words checks;                       /* what check says */
+	const race_hooks *hooks = nullptr;        /* lib/core/config/race.h; by race and strict */
 	wait_mode wait = wait_mode::hybrid;
 	u32 spin_us = 50;
 	u32 coalesce_count = 1;
@@ -71,9 +71,8 @@ struct config {
 	bool provide_memory = false;
 	bool dump_memory = false;
 	clear_mode clear_memory = clear_mode::close;
-	/* What profile says. */
+	u64 pin_limit = 0; /* 0: none */
 	product profile = product::none;
-	u64 pin_limit = 0;  /* 0: none */
 	std::string refuse; /* names of ACL calls */
 	u64 first_seq = 0;
 	u32 wake_late_ms = 0; /* see driver/base/wakes.h */
@@ -92,8 +91,8 @@ const config &config_get();
 int config_ready();
 
 /*
- * A device's string as it is opened: that of an embedded software device has the setting huge_pages and the timing of
- * check, unless it sets them itself.
+ * A device's string as it is opened: that of an embedded software device has the settings sim_cpus and huge_pages and
+ * the timing of check, unless it sets them itself.
  */
 std::string config_device(const config &c, std::string spec);
 

@@ -112,8 +112,14 @@ static void add_option(std::string *spec, const char *key, const std::string &va
 
 std::string config_device(const config &c, std::string spec)
 {
-	if ((spec == "sim" || spec.starts_with("sim:")) && c.huge_pages != huge_mode::automatic)
-		add_option(&spec, "huge", setting_show(*setting_find("huge_pages"), c));
+	std::string cpus;
+
+	if (spec == "sim" || spec.starts_with("sim:")) {
+		if (cpus_expand(c.sim_cpus, &cpus))
+			add_option(&spec, "cpus", cpus);
+		if (c.huge_pages != huge_mode::automatic)
+			add_option(&spec, "huge", setting_show(*setting_find("huge_pages"), c));
+	}
 	return check_device(c.checks, spec);
 }
 
@@ -158,38 +164,6 @@ static void check_host(config *c)
 					    ": it takes 32 hexadecimal digits, not all of them 0");
 }
 
-/* ---- the profile ------------------------------------------------------------------------------------- */
-
-/* In the order of product. */
-static constexpr const char *products[] = {"none", "910B", "910C", "910B-25.5", "910C-25.5"};
-
-static bool take_profile_word(config *c, const std::string &word)
-{
-	for (size_t i = 0; i < std::size(products); i++)
-		if (word == products[i]) {
-			c->profile = product(i);
-			return true;
-		}
-	if (word.starts_with("pin="))
-		return size_parse(word.substr(4), &c->pin_limit, 0, u64(1) << 50);
-	c->refuse += (c->refuse.empty() ? "" : ",") + word;
-	return word.starts_with("acl");
-}
-
-static void choose_profile(config *c)
-{
-	const std::string &all = c->profile_words;
-
-	for (size_t at = 0, end; at < all.size(); at = end + 1) {
-		end = std::min(all.find_first_of(", \t", at), all.size());
-		const std::string word = all.substr(at, end - at);
-		if (!word.empty() && !take_profile_word(c, word))
-			config_add_error(c, "profile (USDMA_PROFILE) " + word +
-						    ": it takes 910B, 910C, 910B-25.5, 910C-25.5, pin=SIZE and names "
-						    "of ACL calls");
-	}
-}
-
 /* ---- together ---------------------------------------------------------------------------------------- */
 
 static config fresh()
@@ -211,7 +185,6 @@ static config parse(const config_source &from, const choices *own)
 		for (const auto &[s, value] : own->made)
 			config_put(&c, *s, value, setting_from::program, "");
 	check_host(&c);
-	choose_profile(&c);
 	choose_devices(&c);
 	return c;
 }
@@ -227,7 +200,6 @@ config config_parse_text(const std::string &path, const std::string &text)
 
 	config_read_text(&c, path, text);
 	check_host(&c);
-	choose_profile(&c);
 	choose_devices(&c);
 	return c;
 }

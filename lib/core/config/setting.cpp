@@ -48,18 +48,21 @@ template <auto member> static constexpr setting choice(const char *name, const c
 {
 	return {name, setting_type::choice, 0, 0, words, "", meaning, put<member>, value<member>, nullptr};
 }
-template <auto member> static constexpr setting words(const char *name, const char *meaning)
+template <auto member> static constexpr setting words(const char *name, setting_type type, const char *meaning)
 {
-	return {name, setting_type::text, 0, 0, nullptr, "", meaning, put_text<member>, nullptr, text<member>};
+	return {name, type, 0, 0, nullptr, "", meaning, put_text<member>, nullptr, text<member>};
 }
 
 static constexpr s64 day_ms = 86400000;
 
 static constexpr setting all_settings[] = {
 	words<&config::device_list>(
-		"devices", "devices, separated by commas; empty: those bound to vfio-pci, or else four of sim:mem=4G"),
+		"devices", setting_type::text,
+		"devices, separated by commas; empty: those bound to vfio-pci, or else four of sim:mem=4G"),
+	words<&config::sim_cpus>("sim_cpus", setting_type::cpus,
+				 "CPUs of the engines of software devices, such as 2,3 or 2-5; empty: any"),
 	words<&config::check>(
-		"check",
+		"check", setting_type::text,
 		"race: accesses without an order are reported; unwritten, with race: also reads of device memory that "
 		"nothing wrote; guard, with race: also accesses by the CPU to pages that a copy uses; strict: what the "
 		"documents of ACL forbid and the interface accepts; late, early or shuffle[:SEED]: hostile but legal "
@@ -69,6 +72,9 @@ static constexpr setting all_settings[] = {
 	choice<&config::wait>("wait", "poll interrupt hybrid",
 			      "wait mode: spin, sleep at once, or spin for an adaptive time, then sleep"),
 	number<&config::spin_us>("spin_us", 0, 1000000, "us", "longest time that a hybrid wait spins before it sleeps"),
+	size<&config::direct_store_max>(
+		"direct_store", 0, GiB,
+		"pageable copies up to this size are made by the CPU, through the device's BAR; 0: none"),
 	choice<&config::huge_pages>(
 		"huge_pages", "auto off advise require",
 		"pages of 2 MiB for pinned memory and that of software devices: reserved or else transparent ones, "
@@ -80,11 +86,13 @@ static constexpr setting all_settings[] = {
 		"clear_memory", "never alloc open close",
 		"device memory that may hold another user's data is cleared: never, when it is first allocated, all "
 		"of it before the first allocation, or as first allocated and again when the device is closed"),
-	words<&config::profile_words>(
-		"profile",
-		"910B, 910C, 910B-25.5 or 910C-25.5: ACL calls that the product, or its driver 25.5, lacks answer "
-		"207000; names of ACL calls: these do, too; pin=SIZE: most host memory that the program may pin at a "
-		"time, allocated or registered"),
+	size<&config::pin_limit>(
+		"pin_limit", 0, u64(1) << 50,
+		"most host memory that the program may pin at a time, allocated or registered; 0: as much as there is"),
+	choice<&config::profile>("profile", "none 910B 910C 910B-25.5 910C-25.5",
+				 "ACL calls that the product, or its driver 25.5, lacks answer 207000"),
+	words<&config::refuse>("refuse", setting_type::text,
+			       "ACL calls that answer 207000, such as aclrtMemcpyBatch,aclrtMemcpyBatchAsync"),
 	number<&config::hang_ms>(
 		"hang_ms", 1, day_ms, "ms",
 		"a channel with work but without progress for this time is reset, then its device, which is lost if "
@@ -92,16 +100,17 @@ static constexpr setting all_settings[] = {
 	number<&config::reply_ms>("reply_ms", 10, 600000, "ms",
 				  "time limit for a reply of a device's server; after it the call fails, or the device "
 				  "is lost"),
-	words<&config::net>("net",
+	words<&config::net>("net", setting_type::text,
 			    "interface or address by which this machine reaches others, and the ports: eth1, 10.0.0.1 "
 			    "or eth1:18600-18699; empty: no other machine is reached, and nothing listens"),
 	words<&config::net_key_file>(
-		"net_key_file",
+		"net_key_file", setting_type::text,
 		"file with the key that the programs of a job on several machines share: 32 bytes or more, "
 		"readable by its owner alone"),
+	words<&config::net_tls>("net_tls", setting_type::text, "transports that UCX may use between machines"),
 	number<&config::net_lost_ms>("net_lost_ms", 300, day_ms, "ms",
 				     "another machine that does not answer for this time is lost"),
-	words<&config::host_id>("host_id",
+	words<&config::host_id>("host_id", setting_type::text,
 				"identity of this machine, 32 hexadecimal digits, the same in all programs that share "
 				"its memory; empty: the kernel's, new with each boot"),
 	choice<&config::log>("log", "none error warn info debug",
@@ -114,10 +123,6 @@ static constexpr setting test_settings[] = {
 		"pageable", "auto staging",
 		"pageable copies longer than direct_store: by the CPU where the device says that its memory is the "
 		"CPU's, or always through staging buffers"),
-	size<&config::direct_store_max>(
-		"direct_store", 0, GiB,
-		"pageable copies up to this size are made by the CPU, through the device's BAR; 0: none"),
-	words<&config::net_tls>("net_tls", "transports that UCX may use between machines"),
 	size<&config::host_arena>("host_arena", 64 * KiB, 64 * GiB,
 				  "size of the pieces in which pinned host memory is taken from the system"),
 	number<&config::provide_memory>("lend_memory", 0, 1, "",
@@ -156,11 +161,6 @@ static constexpr std::pair<const char *, const char *> removed[] = {
 	{"dump_memory", "device memory is never dumped"},
 	{"io_uring", "whether the kernel has it"},
 	{"first_seq", "it was for tests"},
-	{"sim_cpus", "cpus= in the device string"},
-	{"direct_store", "the CPU copies up to 4 KiB"},
-	{"refuse", "profile has the names of the calls"},
-	{"pin_limit", "pin=SIZE in profile"},
-	{"net_tls", "UCX uses TCP"},
 };
 
 std::span<const setting> settings()

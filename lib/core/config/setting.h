@@ -11,7 +11,7 @@
 #pragma GCC visibility push(default)
 namespace usdma::core {
 
-enum class setting_type : u8 { number, size, choice, text };
+enum class setting_type : u8 { number, size, choice, cpus, text };
 
 struct setting {
 	const char *name; /* in files and the API; the variable is USDMA_NAME in capitals */
@@ -22,7 +22,7 @@ struct setting {
 	const char *meaning; /* one line */
 	void (*put)(config &c, s64 value, const std::string &text);
 	s64 (*value)(const config &c);               /* number, size, choice */
-	const std::string &(*text)(const config &c); /* text */
+	const std::string &(*text)(const config &c); /* cpus, text */
 };
 
 std::span<const setting> settings();
@@ -44,6 +44,8 @@ const char *setting_type_name(const setting &s);
 std::string setting_expects(const setting &s);
 /* Checks and stores a value; false: invalid. */
 bool setting_read(const setting &s, const std::string &text, config *c);
+/* "2,3" or "2-5,8" → "2+3", "2+3+4+5+8", the format of a sim's cpus= option. false: malformed. */
+bool cpus_expand(std::string_view text, std::string *list);
 /* Formats the value: "50", "512K", "hybrid", "". */
 std::string setting_show(const setting &s, const config &c);
 std::string setting_standard(const setting &s);

@@ -41,6 +41,41 @@ static bool read_word(const char *words, const std::string &text, s64 *out)
 	return *out >= 0;
 }
 
+static bool take_character(std::string_view *text, char c)
+{
+	const bool found = text->starts_with(c);
+
+	text->remove_prefix(found);
+	return found;
+}
+
+bool cpus_expand(std::string_view text, std::string *list)
+{
+	static constexpr u64 last_cpu = 4095;
+	u64 first, last;
+
+	list->clear();
+	do {
+		if (!number_take(&text, &first))
+			return false;
+		last = first;
+		if (take_character(&text, '-') && !number_take(&text, &last))
+			return false;
+		if (last > last_cpu || last < first)
+			return false;
+		for (u64 cpu = first; cpu <= last; cpu++)
+			*list += (list->empty() ? "" : "+") + std::to_string(cpu);
+	} while (take_character(&text, ','));
+	return text.empty();
+}
+
+static bool read_cpus(const std::string &text)
+{
+	std::string list;
+
+	return text.empty() || cpus_expand(text, &list);
+}
+
 bool setting_read(const setting &s, const std::string &text, config *c)
 {
 	bool good = text.find('\0') == std::string::npos;
@@ -56,6 +91,9 @@ bool setting_read(const setting &s, const std::string &text, config *c)
 	case setting_type::choice:
 		good = good && read_word(s.words, text, &v);
 		break;
+	case setting_type::cpus:
+		good = good && read_cpus(text);
+		break;
 	case setting_type::text:
 		break;
 	}
@@ -68,7 +106,7 @@ bool setting_read(const setting &s, const std::string &text, config *c)
 
 const char *setting_type_name(const setting &s)
 {
-	static constexpr const char *names[] = {"number", "size", "choice", "text"};
+	static constexpr const char *names[] = {"number", "size", "choice", "cpus", "text"};
 
 	return names[size_t(s.type)];
 }
@@ -115,6 +153,8 @@ std::string setting_expects(const setting &s)
 		return "a size from " + size_text(u64(s.min)) + " to " + size_text(u64(s.max)) + ": " + size_rule;
 	case setting_type::choice:
 		return words_text(s.words);
+	case setting_type::cpus:
+		return "a list of CPUs such as 2,3 or 2-5";
 	case setting_type::text:
 		break;
 	}

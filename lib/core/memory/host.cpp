@@ -47,7 +47,7 @@ int pin_charge(u64 size, u32 *flags)
 	fetch_add_relaxed(&pinned_bytes, -size);
 	return fail(
 		ENOMEM,
-		"pinning %llu bytes more than the %llu pinned already exceeds pin= of profile (USDMA_PROFILE), %llu",
+		"pinning %llu bytes more than the %llu pinned already exceeds pin_limit (USDMA_PIN_LIMIT), %llu bytes",
 		static_cast<unsigned long long>(size), static_cast<unsigned long long>(before),
 		static_cast<unsigned long long>(limit));
 }

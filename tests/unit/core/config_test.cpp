@@ -125,7 +125,7 @@ static void every_variable(void **)
 {
 	const config c = parse({{"USDMA_WAIT", "poll"},
 				{"USDMA_SPIN_US", "7"},
-				{"USDMA_TEST_DIRECT_STORE", "0"},
+				{"USDMA_DIRECT_STORE", "0"},
 				{"USDMA_TEST_HOST_ARENA", "1G"},
 				{"USDMA_HUGE_PAGES", "require"},
 				{"USDMA_NUMA_NODE", "3"},
@@ -136,12 +136,13 @@ static void every_variable(void **)
 				{"USDMA_CLEAR_MEMORY", "open"},
 				{"USDMA_LOG", "debug"},
 				{"USDMA_REPLY_MS", "250"},
-				{"USDMA_PROFILE", "aclrtA, 910C-25.5,pin=3G,aclrtB"},
+				{"USDMA_PIN_LIMIT", "3G"},
+				{"USDMA_PROFILE", "910C-25.5"},
 				{"USDMA_NET", "eth1:18600-18699"},
 				{"USDMA_NET_KEY_FILE", "/etc/usdma/key"},
 				{"USDMA_NET_LOST_MS", "900"},
-				{"USDMA_TEST_NET_TLS", "all"},
-				{"USDMA_HOST_ID", "000102030405060708090a0b0c0d0eFF"}});
+				{"USDMA_HOST_ID", "000102030405060708090a0b0c0d0eFF"},
+				{"USDMA_REFUSE", "aclrtA,aclrtB"}});
 
 	assert_string_equal(c.error.c_str(), "");
 	assert_true(c.wait == core::wait_mode::poll && c.log == log_level::debug && !c.io_uring);
@@ -160,8 +161,7 @@ static void every_variable(void **)
 	assert_string_equal(c.refuse.c_str(), "aclrtA,aclrtB");
 	assert_string_equal(c.net.c_str(), "eth1:18600-18699");
 	assert_string_equal(c.net_key_file.c_str(), "/etc/usdma/key");
-	assert_string_equal(c.net_tls.c_str(), "all");
-	assert_string_equal(parse({}).net_tls.c_str(), "tcp");
+	assert_string_equal(c.net_tls.c_str(), "tcp");
 	assert_int_equal(c.net_lost_ms, 900);
 }
 
@@ -184,8 +184,7 @@ static void bad_values_are_named(void **)
 	const std::pair<const char *, const char *> bad[] = {
 		{"USDMA_WAIT", "sometimes"},
 		{"USDMA_PROFILE", "910A"},
-		{"USDMA_PROFILE", "pin=all"},
-		{"USDMA_PROFILE", "pin"},
+		{"USDMA_PIN_LIMIT", "all"},
 		{"USDMA_SPIN_US", "-1"},
 		{"USDMA_SPIN_US", "1000001"},
 		{"USDMA_SPIN_US", "5 "},
@@ -198,6 +197,9 @@ static void bad_values_are_named(void **)
 		{"USDMA_HUGE_PAGES", "2"},
 		{"USDMA_NUMA_NODE", "-2"},
 		{"USDMA_LOG", ""},
+		{"USDMA_SIM_CPUS", "2,"},
+		{"USDMA_SIM_CPUS", "3-2"},
+		{"USDMA_SIM_CPUS", "a"},
 		{"USDMA_DEVICES", "sim,,sim"},
 		{"USDMA_DEVICES", "gpu0"},
 		{"USDMA_CONFIG", "/nonexistent/usdma.conf"},
@@ -259,7 +261,7 @@ static void removed_settings(void **)
 	for (const char *part : {"old.conf:2: Stripe is ignored", "old.conf:3: trust is ignored",
 				 "trust= in the device string", "USDMA_BOUNCE_CHUNK is ignored"})
 		assert_non_null(strstr(c.warning.c_str(), part));
-	assert_int_equal(core::settings().size(), 16);
+	assert_int_equal(core::settings().size(), 21);
 	for (const auto &[name, instead] : core::settings_removed()) {
 		assert_null(core::setting_find(name));
 		assert_string_equal(core::setting_removed(name), instead);
@@ -280,12 +282,13 @@ static void lines_of_a_file(void **)
 		{"\n\n= 5", "t.conf:3: no such setting: \"\""},
 		{"spin_us =", "spin_us = \"\": it takes microseconds, 0 to 1000000"},
 		{"wait = sleep", "it takes poll, interrupt or hybrid"},
-		{"pool_size = 200G", "it takes a size from 4K to 128G"},
+		{"direct_store = 2G", "it takes a size from 0 to 1G"},
+		{"sim_cpus = 3-", "it takes a list of CPUs"},
 		{"pool_sizes = 1M", "did you mean pool_size?"},
 		{"USDMA_WAIT = poll", "did you mean wait?"},
 		{"wait = poll\nlog = info\nWAIT = hybrid", "t.conf:3: wait is set in line 1 already"},
 		{"devices = " + std::string(5000, 'x'), "longer than 4096"},
-		{std::string("profile = a\0b", 13), "profile = \"a?b\""},
+		{std::string("refuse = a\0b", 12), "refuse = \"a?b\""},
 		{"devices = gpu0", "devices (USDMA_DEVICES) gpu0"},
 		{std::string(1000, '\x1b') + "=1", "no such setting: \"????"},
 	};
@@ -293,7 +296,7 @@ static void lines_of_a_file(void **)
 	for (const auto &[text, what] : bad)
 		assert_names(parse_text(text), what);
 	for (const char *good :
-	     {"", "\n", "# only a comment", "wait = poll", "\twait\t=\tpoll\r\n", "wait=poll # why", "profile ="})
+	     {"", "\n", "# only a comment", "wait = poll", "\twait\t=\tpoll\r\n", "wait=poll # why", "sim_cpus ="})
 		assert_string_equal(parse_text(good).error.c_str(), "");
 	/* The number of reported errors is limited. */
 	std::string many;
@@ -370,7 +373,7 @@ static void table(void **)
 	assert_null(core::setting_find("wait_"));
 	assert_string_equal(core::setting_nearest("hugepage"), "huge_pages");
 	assert_string_equal(core::setting_expects(*core::setting_find("wait")).c_str(), "poll, interrupt or hybrid");
-	assert_string_equal(core::setting_variable(*core::setting_find("spin_us")).c_str(), "USDMA_SPIN_US");
+	assert_string_equal(core::setting_variable(*core::setting_find("sim_cpus")).c_str(), "USDMA_SIM_CPUS");
 }
 
 static void huge_pages_of_sims(void **)
@@ -402,12 +405,27 @@ static void settings_of_the_program(void **)
 	assert_int_equal(core::setting_preview().spin_us, 7);
 }
 
+static void sim_cpus(void **)
+{
+	const config c = parse(
+		{{"USDMA_SIM_CPUS", "2,5-7"}, {"USDMA_DEVICES", "sim,sim:cpus=9,vfio-user:/a,sim:mem=1G"}});
+
+	assert_string_equal(c.error.c_str(), "");
+	assert_int_equal(c.devices.size(), 4);
+	assert_string_equal(c.devices[0].c_str(), "sim:cpus=2+5+6+7");
+	assert_string_equal(c.devices[1].c_str(), "sim:cpus=9");
+	assert_string_equal(c.devices[2].c_str(), "vfio-user:/a");
+	assert_string_equal(c.devices[3].c_str(), "sim:mem=1G:cpus=2+5+6+7");
+}
+
 /* A device that is opened by its name has the settings that those of the list have: its whole string is the same. */
 static void device_by_name(void **)
 {
-	const config c = parse(
-		{{"USDMA_HUGE_PAGES", "off"}, {"USDMA_CHECK", "late"}, {"USDMA_DEVICES", "sim:mem=1G,vfio-user:/a"}});
-	const char *whole = "sim:mem=1G:huge=off:timing=late";
+	const config c = parse({{"USDMA_SIM_CPUS", "1"},
+				{"USDMA_HUGE_PAGES", "off"},
+				{"USDMA_CHECK", "late"},
+				{"USDMA_DEVICES", "sim:mem=1G,vfio-user:/a"}});
+	const char *whole = "sim:mem=1G:cpus=1:huge=off:timing=late";
 
 	assert_string_equal(c.devices[0].c_str(), whole);
 	assert_string_equal(core::config_device(c, "sim:mem=1G").c_str(), whole);
@@ -533,6 +551,7 @@ int main()
 		cmocka_unit_test(table),
 		cmocka_unit_test(huge_pages_of_sims),
 		cmocka_unit_test(settings_of_the_program),
+		cmocka_unit_test(sim_cpus),
 		cmocka_unit_test(device_by_name),
 		cmocka_unit_test(too_many_devices),
 		cmocka_unit_test(devices_by_default),

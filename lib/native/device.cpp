@@ -19,7 +19,7 @@ static int give_handle(int err, const core::device *dev, usdma_device **out)
 
 int usdma_open_index(unsigned index, usdma_device **out)
 {
-	core::device *dev;
+	core::device *dev = nullptr;
 
 	need_pointer(out);
 	const int err = core::device_get(index, &dev);
@@ -28,7 +28,7 @@ int usdma_open_index(unsigned index, usdma_device **out)
 
 int usdma_open(const char *name, usdma_device **out)
 {
-	core::device *dev;
+	core::device *dev = nullptr;
 
 	need_pointer(out);
 	const int err = core::device_open_name(name, &dev);

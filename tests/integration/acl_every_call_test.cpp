@@ -222,7 +222,7 @@ static const std::set<std::string> need_no_context = words(
 	"aclmdlRIGetId aclmdlRIGetName aclmdlRISetName aclrtCntNotifyGetId aclrtCreateContext "
 	"aclrtDestroyContext aclrtDestroyEvent aclrtDeviceTaskAbort aclrtEventElapsedTime "
 	"aclrtEventGetTimestamp aclrtFree aclrtFreeHost aclrtFreePhysical aclrtGetEventId "
-	"aclrtGetNotifyId aclrtIpcGetEventHandle aclrtIpcMemClose aclrtIpcMemGetExportKey "
+	"aclrtGetNotifyId aclrtIpcGetEventHandle aclrtIpcMemClose "
 	"aclrtMallocPhysical aclrtMapMem aclrtMemExportToShareableHandle "
 	"aclrtMemExportToShareableHandleV2 aclrtMemGetAccess aclrtMemGetAddressRange "
 	"aclrtMemGetAllocationPropertiesFromHandle aclrtMemMapNoAccess aclrtMemPoolCreate "

@@ -19,6 +19,7 @@ const ring_kind test::kind = {.plain = "sim:model=ioat:channels=4",
 			      .slow_us = 50000,
 			      .long_rounds = 70,
 			      .doorbells = doorbells,
+			      .stride = 25,
 			      .harmless = 8};
 
 static void test_limits(void **)

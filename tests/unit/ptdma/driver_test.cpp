@@ -17,6 +17,7 @@ const ring_kind test::kind = {.plain = "sim:model=ptdma",
 			      .long_rounds = 3,
 			      .vendor = ptdma::pci_vendor,
 			      .ops = op_bit(opcode::nop) | op_bit(opcode::copy),
+			      .stride = 25,
 			      .harmless = 5};
 
 static void test_limits(void **)

@@ -4,7 +4,9 @@
 Checks the includes of driver and lib.  A module is a header with its source.  A
 folder may include from the layers that LAYERS has before it.  Errors: an include
 of a higher layer; an include cycle that is not in CYCLES, or a cycle there that
-no longer exists; an include of one engine, or the software device, in another.
+no longer exists; an include of one engine, or the software device, in another; a call
+of a function of a header that the file does not include, not even by others: builds
+that join sources do not see it.
 
   tests/style/includes.py [DIR]     exit status 1: something is wrong
 """
@@ -26,19 +28,53 @@ CYCLES = (
 )
 
 
-def modules(top):
-    """{module: the modules that it includes}"""
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+# A function of a header, not static; and any function that is declared or defined, members as well.
+DECLARED = re.compile(r"^(?!static\b|typedef\b|using\b|return\b)[A-Za-z_][\w:<>*&, \[\]]*?[ *&](\w+_\w+)\((?![^;{]*\{)", re.M)
+OWN = re.compile(r"^[ \t]*(?!return\b|else\b)[A-Za-z_][\w:<>*&,\[\]]*[ \w:<>*&,\[\]]*[ *&:](\w+)\(", re.M)
+CALLED = re.compile(r"(?<![\w.>:])(?:\w+::)?(\w+_\w+)\(")
+
+
+def sources(top):
+    """{path: text}"""
     found = {}
     for at, _, names in sorted(os.walk(top)):
         for name in names:
             path = os.path.relpath(os.path.join(at, name), top)
-            if not path.startswith(("driver/", "lib/")) or not path.endswith((".h", ".cpp")):
-                continue
-            with open(os.path.join(top, path), encoding="utf-8") as f:
-                said = re.findall(r'^\s*#\s*include\s+"((?:driver|lib)/[^"]+)"', f.read(), re.M)
-            module = os.path.splitext(path)[0]
-            found.setdefault(module, set()).update(u for u in (os.path.splitext(s)[0] for s in said) if u != module)
+            if path.startswith(("driver/", "lib/")) and path.endswith((".h", ".cpp")):
+                with open(os.path.join(top, path), encoding="utf-8") as f:
+                    found[path] = f.read()
     return found
+
+
+def included_by(text):
+    return re.findall(r'^\s*#\s*include\s+"((?:driver|lib)/[^"]+)"', text, re.M)
+
+
+def modules(files):
+    """{module: the modules that it includes}"""
+    found = {}
+    for path, text in files.items():
+        module = os.path.splitext(path)[0]
+        found.setdefault(module, set()).update(u for u in (os.path.splitext(s)[0] for s in included_by(text)) if u != module)
+    return found
+
+
+def missing_includes(files):
+    """(path, function, header), of functions that one header has."""
+    code = {path: COMMENT_OR_TEXT.sub(" ", text) for path, text in files.items()}
+    includes = {path: included_by(text) for path, text in files.items()}
+    headers = {}
+    for path in (p for p in code if p.endswith(".h")):
+        for name in DECLARED.findall(code[path]):
+            headers.setdefault(name, set()).add(path)
+    own = {path: set(OWN.findall(text)) for path, text in code.items()}
+    for path, text in code.items():
+        seen = {path} | reach_of(path, includes)
+        known = set().union(*(own.get(u, ()) for u in seen))
+        for name in sorted(set(CALLED.findall(text)) - known):
+            if len(headers.get(name, ())) == 1 and layer_of(min(headers[name])[:-2]) <= layer_of(os.path.splitext(path)[0]):
+                yield path, name, min(headers[name])
 
 
 def layer_of(module):
@@ -92,8 +128,11 @@ def errors_in(includes):
 
 
 def main(top):
-    includes = modules(top)
+    files = sources(top)
+    includes = modules(files)
     wrong = list(errors_in(includes))
+    if not any("no folder of LAYERS" in w for w in wrong):
+        wrong += [f"{path} calls {name}(), and does not include {header}" for path, name, header in missing_includes(files)]
     print("\n".join(wrong) or f"{len(includes)} modules, {len(CYCLES)} accepted cycles")
     return 1 if wrong or not includes else 0
 

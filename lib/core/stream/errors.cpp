@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "driver/base/log.h"
 #include "lib/core/base/trace.h"
+#include "lib/core/queue/fault.h"
 #include "lib/core/queue/wait.h"
 #include "lib/core/stream/listen.h"
 #include "lib/core/stream/stopped.h"

@@ -83,7 +83,7 @@ def all_tests():
     for folder, _, files in os.walk(os.path.join(TOP, "tests")):
         if "meson.build" in files:
             found.update(tests_of(os.path.relpath(os.path.join(folder, "meson.build"), TOP)))
-    found["vm"] = ["tests/vm/guests/asks.py"]
+    found["vm"] = ["tests/vm/guests/cases.py"]
     return found
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * In the virtual machine: the edu engine on the kernel's VFIO, below streams.
- * USDMA_DEVICES names the device.  tests/vm/guests/asks.py then searches the
+ * USDMA_DEVICES names the device.  tests/vm/guests/cases.py then searches the
  * guest's log for the IOMMU's fault at the unmapped address.
  */
 #include "driver/base/clock.h"

@@ -10,7 +10,7 @@ from machines.server import Server
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
 from guests import situations  # noqa: E402
-from guests.asks import all_suites, with_iommu  # noqa: E402
+from guests.cases import all_suites, with_iommu  # noqa: E402
 
 # Two edu devices, each at its own port, and an empty port.
 EDUS = [*situations.edu_alone(1), *situations.edu_alone(2), "-device", "pcie-root-port,id=port3,chassis=3,slot=3"]

@@ -19,8 +19,8 @@ NOT_ON_EDU = ("errors", "promises-faults", "promises", "promises-work", "waits",
 
 
 class Programs:
-    def __init__(self, build_dir, pattern="*"):
-        self.build_dir = build_dir
+    def __init__(self, build_dir, pattern="*", long=False):
+        self.build_dir, self.long = build_dir, long
         # Each program once: variants of a suite differ in settings of the software device.
         once = {(program, *arguments): (name, program, arguments, devices) for name, program, arguments, devices in reversed(list(self._suite_tests()))}
         self.suites = [s for s in reversed(once.values()) if s[0] not in NOT_ON_EDU and fnmatch.fnmatchcase(s[0], pattern)]

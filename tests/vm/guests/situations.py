@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machines that tests/vm/run boots."""
 
-from guests import asks, disk, guest
+from guests import cases, disk, guest
 
 EDU = "edu,dma_mask=0xffffffffffffffff"
 MACHINE_IOMMU = ["-machine", "q35,kernel-irqchip=split", "-device", "intel-iommu,intremap=on"]
@@ -37,10 +37,10 @@ class Situation:
 
 ALL = [
     Situation("disk", MACHINE_PLAIN, "", disk.fails),
-    Situation("iommu", MACHINE_IOMMU + edu_alone(1) + edu_alone(2), "intel_iommu=on", asks.with_iommu),
-    Situation("kernel-vfio", MACHINE_IOMMU + FOUR_EDUS, "intel_iommu=on", asks.all_suites),
-    Situation("no-iommu", MACHINE_PLAIN + edu_alone(1), "", asks.without_iommu),
-    Situation("numa", MACHINE_PLAIN + NODES, "", asks.two_nodes, guest.STEADY_FOUR),
-    Situation("reset", MACHINE_IOMMU + edu_alone(1), "intel_iommu=on", asks.hanging_device),
-    Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", asks.shared_group),
+    Situation("iommu", MACHINE_IOMMU + edu_alone(1) + edu_alone(2), "intel_iommu=on", cases.with_iommu),
+    Situation("kernel-vfio", MACHINE_IOMMU + FOUR_EDUS, "intel_iommu=on", cases.all_suites),
+    Situation("no-iommu", MACHINE_PLAIN + edu_alone(1), "", cases.without_iommu),
+    Situation("numa", MACHINE_PLAIN + NODES, "", cases.two_nodes, guest.STEADY_FOUR),
+    Situation("reset", MACHINE_IOMMU + edu_alone(1), "intel_iommu=on", cases.hanging_device),
+    Situation("shared-group", MACHINE_IOMMU + EDU_SHARED, "intel_iommu=on", cases.shared_group),
 ]

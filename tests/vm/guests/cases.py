@@ -165,10 +165,10 @@ def bind_remembers(guest, to, bdf):
 PROGRAM_SECONDS = 300
 
 
-def run_tap(guest, to, name, program, arguments, devices, env=""):
+def run_tap(guest, to, name, program, arguments, devices, env="", seconds=PROGRAM_SECONDS):
     command = " ".join([program.rsplit("/", 1)[1], *arguments])
     env += f" CMOCKA_MESSAGE_OUTPUT=TAP USDMA_TEST_BACKEND=kernel USDMA_TEST_SMALL=1 USDMA_DEVICES={','.join(devices)}"
-    to.tap(f"{name} on kernel VFIO", guest.run(f"exec env {env} {command}", PROGRAM_SECONDS))
+    to.tap(f"{name} on kernel VFIO", guest.run(f"exec env {env} {command}", seconds))
 
 
 # The kernel's message about a transfer that the IOMMU blocks; {}: the device.
@@ -189,8 +189,8 @@ ISOLATED = ("native", "core-peers")
 
 
 HOST_MEMORY = "USDMA_TEST_LEND_MEMORY=1 USDMA_POOL_SIZE=16M USDMA_TEST_HOST_ARENA=1M"
-# 4,000 random operations, some 1 % of which fail: 100,000 take over two hours of the guest's time, 100 ms for each transfer.
-MORE = {"completions": "USDMA_TEST_SCALE=1"}
+# With --long: 100,000 random operations, of which 1 % fail. They take hours of the guest's time, 100 ms for each transfer.
+LONG = {"completions": ("USDMA_TEST_SCALE=25", 3600)}
 
 # Suites that kernel VFIO or edu cannot run: {name: reason}.
 NOT_HERE = {
@@ -207,7 +207,8 @@ def suites(guest, to, programs, devices):
             continue
         if name in OWN_MEMORY:
             run_tap(guest, to, f"{name}, own memory", program, arguments, devices[:needed])
-        run_tap(guest, to, name, program, arguments, devices[:needed], f"{HOST_MEMORY} {MORE.get(name, '')}")
+        more, seconds = LONG[name] if programs.long and name in LONG else ("", PROGRAM_SECONDS)
+        run_tap(guest, to, name, program, arguments, devices[:needed], f"{HOST_MEMORY} {more}", seconds)
         if name in ISOLATED:
             run_tap(guest, to, f"{name}, isolated", program, arguments, [d + ":isolated=yes" for d in devices[:needed]], HOST_MEMORY)
 

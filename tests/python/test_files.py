@@ -120,7 +120,12 @@ def test_errors(dev, stream, data, tmp_path):
             usdma.File(dev, path, mode)
     with pytest.raises(ValueError, match="'o_direct' is none of auto, buffered, direct"):
         usdma.File(dev, path, access="o_direct")
-    assert os.path.getsize(path) == 3_000_001
+    closed = usdma.Device("sim:mem=64M")
+    closed.close()
+    for name, mode in ((path, "w"), (path, "w+"), (tmp_path / "new", "w"), (tmp_path / "new", "x")):
+        with pytest.raises(ValueError, match="closed"):
+            usdma.File(closed, name, mode)
+    assert os.path.getsize(path) == 3_000_001 and not (tmp_path / "new").exists()
     with pytest.raises(usdma.Error) as e:
         usdma.File(dev, os.open("/", os.O_RDONLY))
     assert e.value.errno == errno.EISDIR

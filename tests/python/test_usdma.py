@@ -35,6 +35,8 @@ def test_device(dev):
 def test_errors_are_oserrors():
     with pytest.raises(OSError) as e:
         usdma.Device("nonsense:1")
+    with pytest.raises(ValueError, match="null"):
+        usdma.Device("sim\0x")
     assert isinstance(e.value, usdma.Error) and e.value.errno == errno.EINVAL and "nonsense" in e.value.strerror
     with pytest.raises(usdma.Error) as e:
         usdma.Device("vfio-user:/nonexistent/socket")
@@ -622,7 +624,21 @@ def test_waiters_retain_pending_buffers(dev):
 
 
 def test_cancelled_wait(dev):
-    """A cancelled wait leaves the stream usable."""
+    """A cancelled wait leaves the stream usable, and no descriptor, also if the stream is dropped with it."""
+
+    async def one(mem, host):
+        s, hold = dev.stream(), threading.Event()
+        s.call(lambda _: hold.wait(), hold=True)
+        waiting = asyncio.create_task(s.copy_done(mem, host))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        hold.set()
+
+    def descriptors():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
 
     async def main():
         mem, host = dev.device_buffer(8 << 20), dev.host_buffer(8 << 20)
@@ -636,5 +652,10 @@ def test_cancelled_wait(dev):
                     await waiting
             await s.done()
             assert s.query()
+        await one(mem, host)
+        before = descriptors()
+        for _ in range(20):
+            await one(mem, host)
+        assert descriptors() <= before + 2
 
     asyncio.run(main())

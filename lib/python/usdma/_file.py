@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Files that are read into, and written from, device and host memory."""
 import os
+import stat
 
 from . import _native
 from ._closing import Closing
@@ -35,6 +36,27 @@ class Transfer:
             raise _native.Error(code, os.strerror(code))
 
 
+def _open(file, flags):
+    """Its descriptor, and whether it was made. O_TRUNC is left to the caller."""
+    flags = flags & ~os.O_TRUNC | os.O_CLOEXEC
+    if flags & os.O_CREAT:
+        try:
+            return os.open(file, flags | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            if flags & os.O_EXCL:
+                raise
+    return os.open(file, flags, 0o666), False
+
+
+def _remove(file, fd):
+    """Unless another file has its name meanwhile."""
+    try:
+        if os.path.samestat(os.lstat(file), os.fstat(fd)):
+            os.unlink(file)
+    except OSError:
+        pass
+
+
 class File(Closing):
     """A file: a path, or an open file or descriptor, which stays the caller's.
 
@@ -47,9 +69,16 @@ class File(Closing):
         """mode, of a path: "r", "r+", "w", "w+", "x" or "x+", as of open(), of bytes always; access: "auto", "buffered" or "direct"."""
         flags = word("access", access, ACCESS)
         if isinstance(file, (str, bytes, os.PathLike)):
-            fd = os.open(file, word("mode", mode, MODES) | os.O_CLOEXEC, 0o666)
+            how = word("mode", mode, MODES)
+            fd, made = _open(file, how)
             try:
                 self._native = _native.File(device._native, fd, flags)
+                if how & os.O_TRUNC and stat.S_ISREG(os.fstat(fd).st_mode):
+                    os.ftruncate(fd, 0)
+            except BaseException:
+                if made:
+                    _remove(file, fd)
+                raise
             finally:
                 os.close(fd)
         else:

@@ -11,7 +11,7 @@ class HostBuffer(_native.HostBlock, Closing):
 
     It has the buffer protocol: memoryview(b) and numpy.asarray(b) are views of it, bytes(b) is a copy, and
     file.readinto(b) fills it. The memory lives as long as the buffer and all its views do; after close() there are
-    no new views.
+    no new views. A child of fork has no such memory: accessing a view there kills it, so copy what it needs before.
     """
 
     def __init__(self, device, size):

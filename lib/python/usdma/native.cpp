@@ -35,6 +35,8 @@ void add_device(py::module_ &m)
 {
 	py::class_<device, std::shared_ptr<device>>(m, "Device")
 		.def(py::init([](std::optional<std::string> name) {
+			     if (name && name->find('\0') != std::string::npos)
+				     throw py::value_error("embedded null character");
 			     return device::open(name ? name->c_str() : nullptr);
 		     }),
 		     py::arg("name") = py::none())

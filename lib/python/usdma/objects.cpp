@@ -18,6 +18,14 @@ std::unordered_set<stream *> &all_streams()
 	return *all;
 }
 
+/* Their work had not ended when they were dropped. Never destroyed, as all_streams(). */
+std::vector<usdma_completion *> &dropped_completions()
+{
+	static auto *const all = new std::vector<usdma_completion *>;
+
+	return *all;
+}
+
 } // namespace
 
 void make_error(py::module_ &m)
@@ -377,9 +385,17 @@ std::shared_ptr<completion> completion::make()
 	return c;
 }
 
+/* One that is outstanding cannot be destroyed: the next one tries again. */
 completion::~completion()
 {
-	usdma_completion_destroy(h_.take()); /* one that is outstanding stays */
+	std::vector<usdma_completion *> some = std::exchange(dropped_completions(), {});
+
+	some.push_back(h_.take());
+	for (usdma_completion *c : some)
+		if (without_gil([&] { return usdma_completion_finish(c); }) == -EAGAIN)
+			dropped_completions().push_back(c);
+		else
+			usdma_completion_destroy(c);
 }
 
 int completion::start(stream &s)

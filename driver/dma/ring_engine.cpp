@@ -219,13 +219,17 @@ int ring_engine::reset()
 	for (ring_channel *c : open_)
 		if (c && !err)
 			err = c->freeze();
-	/* Nothing has changed: the others go on. */
-	for (ring_channel *c : open_)
-		if (c && err)
-			c->thaw();
-	if (!err)
+	const bool frozen = !err;
+
+	if (frozen)
 		err = dev_->reset();
-	if (err < 0 && err != -EOPNOTSUPP && err != -ENOTTY)
+	if (frozen && (err == -EOPNOTSUPP || err == -ENOTTY))
+		err = 0;
+	/* Nothing has changed: they go on. */
+	for (ring_channel *c : open_)
+		if (c && err < 0)
+			c->thaw();
+	if (err < 0)
 		return err;
 	for (ring_channel *c : open_)
 		if (c)

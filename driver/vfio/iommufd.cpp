@@ -6,6 +6,7 @@
 #include "driver/base/grow.h"
 #include "driver/vfio/iommufd_abi.h"
 #include "driver/vfio/kernel_check.h"
+#include "driver/vfio/retry.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -110,7 +111,7 @@ static int bind_attach(int device, const iommufd_space &space, const pci::addres
 	abi::device_bind b = {sizeof(b), 0, space.fd(), 0};
 	abi::device_attach a = {sizeof(a), 0, space.ioas()};
 
-	if (ioctl(device, abi::ioctl_device_bind, &b))
+	if (retry_locked([&] { return ioctl(device, abi::ioctl_device_bind, &b); }))
 		return bind_error(addr, group, path, opt);
 	if (ioctl(device, abi::ioctl_device_attach, &a))
 		return fail_errno("attach %s to an I/O address space", address_format(addr).c_str());

@@ -4,6 +4,7 @@
 #include "driver/base/cancel.h"
 #include "driver/base/grow.h"
 #include "driver/vfio/region.h"
+#include "driver/vfio/retry.h"
 
 #include <algorithm>
 #include <cstring>
@@ -281,7 +282,7 @@ int kernel_device::reset()
 		return fail(EOPNOTSUPP,
 			    "%s cannot be reset by itself (no function-level reset, and other functions on its bus)",
 			    name_.c_str());
-	return ioctl(fd_.get(), VFIO_DEVICE_RESET) ? failed("reset") : 0;
+	return retry_locked([&] { return ioctl(fd_.get(), VFIO_DEVICE_RESET); }) ? failed("reset") : 0;
 }
 
 /*

@@ -7,6 +7,7 @@
 #include "driver/vfio/iommufd.h"
 #include "driver/vfio/kernel_check.h"
 #include "driver/vfio/kernel_device.h"
+#include "driver/vfio/retry.h"
 #include "driver/vfio/type1.h"
 
 #include <linux/vfio.h>
@@ -34,7 +35,9 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 
 	if (err)
 		return err;
-	out->fd.reset(fd_above_stdio(ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str())));
+	const int fd = retry_locked([&] { return ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str()); });
+
+	out->fd.reset(fd_above_stdio(fd));
 	if (!out->fd.valid() && errno == ENODEV)
 		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(),
 			    name.c_str());

@@ -295,7 +295,7 @@ int dsa_channel::read_halted(bool *out)
 {
 	u32 general = 0;
 	u64 error = 0;
-	int err = owner_.read(off_gensts, &general);
+	int err = owner_.read_state(off_gensts, &general);
 
 	if (!err)
 		err = owner_.read(off_swerror, &error);
@@ -309,7 +309,7 @@ int dsa_channel::read_halted(bool *out)
 int dsa_channel::poll_halted(bool *halted)
 {
 	u32 general = 0;
-	const int err = owner_.read(off_gensts, &general);
+	const int err = owner_.read_state(off_gensts, &general);
 
 	*halted = !err && device_state(general & 3) == device_state::halt;
 	return err;

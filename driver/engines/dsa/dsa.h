@@ -105,6 +105,8 @@ public:
 	{
 		return dev_->region_read(vfio::region_bar0, reg, out, sizeof(T));
 	}
+	/* -EIO: the function is off. */
+	int read_state(u32 reg, u32 *out);
 	template <class T> int write(u32 reg, T value)
 	{
 		return dev_->region_write(vfio::region_bar0, reg, &value, sizeof(T));

@@ -58,13 +58,21 @@ void dsa_engine::submit(u32 index, const work &w)
 
 /* ---- commands ---------------------------------------------------------------------------------------- */
 
+/* GENSTS and CMDSTATUS have reserved bits (drivers/dma/idxd/registers.h of Linux): an absent function reads as ones. */
+int dsa_engine::read_state(u32 reg, u32 *out)
+{
+	const int err = read(reg, out);
+
+	return err < 0 || *out != ~0u ? err : fail(EIO, "its registers read as ones: the device is off");
+}
+
 int dsa_engine::wait_command(u32 *value)
 {
 	const deadline until = deadline::in_ms(command_ms);
 	const timespec t = {0, 20 * 1000};
 
 	for (;; nanosleep(&t, nullptr)) {
-		if (int err = read(off_cmdstatus, value); err < 0)
+		if (int err = read_state(off_cmdstatus, value); err < 0)
 			return err;
 		if (!(*value & cmd_active))
 			return 0;
@@ -292,7 +300,7 @@ int dsa_engine::setup_groups()
 int dsa_engine::setup()
 {
 	u32 general = 0, handle;
-	int err = read(off_gensts, &general);
+	int err = read_state(off_gensts, &general);
 
 	/* The command does not end this state. */
 	if (!err && device_state(general & 3) == device_state::halt)

@@ -44,7 +44,8 @@ u32 queue_regs::int_status() const
 		value = mmio_read32(bar_ + q_int_status);
 	else if (dev_.region_read(vfio::region_bar2, q_int_status, &value, sizeof(value)) < 0)
 		return 0;
-	return value == ~0u ? 0 : value & int_all;
+	/* What replaces the registers of a lost device keeps what is stored there. */
+	return value == ~0u || (value && dev_.lost()) ? 0 : value & int_all;
 }
 
 static u32 control_of(u64 ring)

@@ -11,6 +11,7 @@
 
 #include <climits>
 #include <liburing.h>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <poll.h>
@@ -27,6 +28,7 @@ struct entry : core::set_entry {
 
 struct alignas(64) completion_set {
 	u64 alive = 0;          /* the handle */
+	u32 refs = 1;           /* the handle's, and one of each call in progress */
 	void *stream = nullptr; /* its handle; may be stale */
 	core::set_signals signals;
 	std::mutex lock; /* the marks */
@@ -47,13 +49,22 @@ struct alignas(64) completion_set {
 
 static constinit core::slab<completion_set, 4096, core::handle_kind::completion_set> all_sets;
 
-#define need_set(handle)                                                                                               \
-	do {                                                                                                           \
-		if (unlikely(core::forked()))                                                                          \
-			return core::fail_forked();                                                                    \
-		if (unlikely(!all_sets.holds(handle)))                                                                 \
-			return native::fail_guard(__func__, "set of completions", -EBADF);                             \
-	} while (0)
+static void unref(completion_set *s)
+{
+	if (fetch_sub_acq_rel(&s->refs, 1) != 1)
+		return;
+	core::set_signals_close(&s->signals);
+	all_sets.put(s);
+}
+
+using set_ref = std::unique_ptr<completion_set, decltype([](completion_set *s) { unref(s); })>;
+
+#define guard_set(name, handle)                                                                                        \
+	if (unlikely(core::forked()))                                                                                  \
+		return core::fail_forked();                                                                            \
+	const set_ref name(all_sets.ref(handle, unref));                                                               \
+	if (unlikely(!(name)))                                                                                         \
+	return native::fail_guard(__func__, "set of completions", -EBADF)
 
 /* ---- marks: with the set's lock held ------------------------------------------------------------------- */
 
@@ -154,33 +165,36 @@ int usdma_completion_set_destroy(usdma_completion_set *handle)
 {
 	const no_cancel no_exit;
 
-	need_set(handle);
-	completion_set *const set = all_sets.at(handle);
+	guard_set(set, handle);
 	{
 		std::lock_guard guard(set->lock);
 
 		if (set->first)
 			return fail(EBUSY, "%s: marks have not been returned by usdma_completion_finish_many",
 				    __func__);
+		if (!core::handle_end(set.get(), handle))
+			return native::fail_guard(__func__, "set of completions", -EBADF);
 	}
-	core::set_signals_close(&set->signals);
-	all_sets.put(set);
+	unref(set.get());
 	return 0;
 }
 
 int usdma_prep_completion_set(usdma_completion_set *handle, struct io_uring_sqe *sqe, uint64_t user_data)
 {
-	need_set(handle);
+	guard_set(set, handle);
 	need_pointer(sqe);
 	*sqe = {};
-	io_uring_prep_poll_multishot(sqe, all_sets.at(handle)->signals.fd(), POLLIN);
+	io_uring_prep_poll_multishot(sqe, set->signals.fd(), POLLIN);
 	sqe->user_data = user_data;
 	return 0;
 }
 
-static int mark(completion_set *set, core::stream *s, u64 user_data)
+static int mark(completion_set *set, const void *handle, core::stream *s, u64 user_data)
 {
 	std::lock_guard guard(set->lock);
+
+	if (load_acquire(&set->alive) != reinterpret_cast<u64>(handle))
+		return native::fail_guard("usdma_completion_mark", "set of completions", -EBADF);
 	entry *const e = take_entry(set);
 
 	if (!e)
@@ -199,28 +213,27 @@ static int mark(completion_set *set, core::stream *s, u64 user_data)
 
 int usdma_completion_mark(usdma_completion_set *handle, uint64_t user_data)
 {
-	need_set(handle);
-	completion_set *const set = all_sets.at(handle);
-	guard_stream(s, static_cast<usdma_stream *>(set->stream));
+	const no_cancel no_exit;
 
-	return mark(set, s, user_data);
+	guard_set(set, handle);
+	guard_stream(s, static_cast<usdma_stream *>(set->stream));
+	return mark(set.get(), handle, s, user_data);
 }
 
 int usdma_completion_finish_many(usdma_completion_set *handle, struct usdma_completed *out, unsigned n)
 {
 	const no_cancel no_exit;
 
-	need_set(handle);
+	guard_set(set, handle);
 	need_pointer(out);
 	if (!n || n > INT_MAX)
 		return fail(EINVAL, "%s: a set for %u marks", __func__, n);
-	completion_set *const set = all_sets.at(handle);
 	std::lock_guard guard(set->lock);
 	unsigned count = 0;
 
 	core::set_seen(&set->signals);
 	do
-		count += take_ended(set, out + count, n - count);
-	while (count < n && (!await_first(set) || poll_first(set, count)));
+		count += take_ended(set.get(), out + count, n - count);
+	while (count < n && (!await_first(set.get()) || poll_first(set.get(), count)));
 	return count ? int(count) : fail(EAGAIN, "%s: no work has ended", __func__);
 }

@@ -91,6 +91,8 @@ int usdma_completion_destroy(usdma_completion *completion)
 
 	if (load_acquire(&c->busy))
 		return fail(EBUSY, "%s: prepared and not finished", __func__);
+	if (!core::handle_end(c, completion))
+		return native::fail_guard(__func__, "completion", -EBADF);
 	all.put(c);
 	return 0;
 }

@@ -55,11 +55,12 @@ struct native {
 	}
 };
 
-/* A read of a file between the copy and its user makes no order. */
+/* Reads of a file before the copy, and between it and its user, make no order. */
 void file_between(program &p)
 {
 	native n;
 
+	n.read(n.a, n.other);
 	n.copy(n.a, n.cache, n.host);
 	n.read(n.a, n.other);
 	if (p.fixed)

@@ -415,7 +415,13 @@ written_report write_report(const race_finding &f, const report_stacks &from, u6
 
 /* ---- where reports go ------------------------------------------------------------------------------- */
 
-using report_key = std::tuple<race_kind, std::array<u32, 6>, bool, bool, const char *, const char *>;
+/* By the texts: each library has its own of the same words. */
+using report_key = std::tuple<race_kind, std::array<u32, 6>, bool, bool, std::string_view, std::string_view>;
+
+std::string_view text_of(const char *what)
+{
+	return what ? what : "";
+}
 
 struct counted {
 	u64 number; /* 0: suppressed */
@@ -510,8 +516,8 @@ void race_report(const race_finding &f, const report_stacks &from)
 		{f.first.stack, f.second.stack, f.where.stack, f.first.frames, f.second.frames, f.where.frames},
 		f.first_writes,
 		f.second_writes,
-		f.rule ? f.rule : f.first.what,
-		f.second.what};
+		text_of(f.rule ? f.rule : f.first.what),
+		text_of(f.second.what)};
 	const auto it = s.all.find(key);
 
 	if (it != s.all.end()) {

@@ -121,7 +121,7 @@ void race_requests(const stream *s, const dma::request *r, size_t n)
 
 void race_gate(const stream *s, const seen_word *seen)
 {
-	if (seen == &seen_nothing)
+	if (seen && !seen->word)
 		return;
 	const translation p = seen ? translate(seen->word) : translation();
 	if (!seen || !p.size)

@@ -8,6 +8,7 @@
 #include "driver/base/grow.h"
 #include "driver/base/wakes.h"
 #include "lib/core/copy/copy.h"
+#include "lib/core/memory/hold.h"
 #include "lib/core/stream/guard.h"
 #include "lib/core/stream/task.h"
 
@@ -316,12 +317,30 @@ static int run(const file_request &r, deadline until, u64 *landed)
 	return run_by_thread(left, until, landed);
 }
 
+/* What was unregistered meanwhile is ordinary memory. */
+static int hold_memory(memory_hold *held, const void *mem, translation *p)
+{
+	int err;
+
+	while ((err = held->take(*p)) == stale) {
+		if (p->kind != region_kind::registered)
+			return fail(EFAULT, "the memory of the file operation was freed");
+		*p = translate(mem);
+	}
+	return err;
+}
+
+/* Memory that is freed meanwhile is not another's before the end. */
 int file_run(const file_request &r, deadline until)
 {
 	const no_cancel scope;
+	translation p = translate(r.mem);
+	memory_hold held;
 	u64 landed = 0;
-	const int err = run(r, until, &landed);
+	int err = hold_memory(&held, r.mem, &p);
 
+	err = err ? err : run(r, until, &landed);
+	err = err ? err : hold_memory(&held, r.mem, &p);
 	if (r.moved)
 		*r.moved = landed;
 	return err;

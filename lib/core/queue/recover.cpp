@@ -265,12 +265,17 @@ static bool has_excuse(hw_queue *l, u64 now)
 	return true;
 }
 
-/* *longest: longest time without progress among the queues. */
+/*
+ * *longest: longest time without progress among the queues. Not while a channel is opened, which may wait for a
+ * server: the caller may serve other devices.
+ */
 static hw_queue *find_hung(device *dev, u64 now, u64 *longest)
 {
-	std::lock_guard guard(dev->lock);
+	std::unique_lock guard(dev->lock, std::try_to_lock);
 	hw_queue *found = nullptr;
 
+	if (!guard.owns_lock())
+		return nullptr;
 	/* Sample every queue: the watchdog compares with the previous sample. */
 	for (auto &l : dev->hw_queues) {
 		if (!l || !l->ch)

@@ -244,7 +244,8 @@ void signal_await(ring_signal *s)
 {
 	pollfd p = {s->fd.get(), POLLIN, 0};
 
-	if (poll(&p, 1, 1) == 0 && !load_acquire(s->count))
+	/* Also if a signal's handler has run. */
+	if (poll(&p, 1, 1) <= 0 && !load_acquire(s->count))
 		signal_raise(s);
 }
 

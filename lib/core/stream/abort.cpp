@@ -40,7 +40,9 @@ int stream_abort(stream *s, int why)
 
 	l->lock.lock();
 	stop(s, why, true);
-	err = s->dev->lost() || hwq_done(l, s->last) ? 0 : hwq_cancel(l, s->cookie);
+	const bool ended = hwq_done(l, s->last) && !s->dev->lost();
+	err = ended || s->dev->lost() ? 0 : hwq_cancel(l, s->cookie);
+	stream_note_cancelled(s, !ended && !err);
 	stream_note_abort(s);
 	seq = s->last;
 	l->lock.unlock();

@@ -127,7 +127,7 @@ bool call_wait::is_for_me(const record *r)
 {
 	if (load_acquire(&r->at) != record::queued)
 		return false;
-	const stream_guard on(r->on);
+	const stream_guard on(load_relaxed(&r->on));
 
 	return on && is_for_me(on, r);
 }

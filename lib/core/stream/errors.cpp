@@ -9,6 +9,7 @@
 #include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -176,15 +177,23 @@ static bool has_requests(const stream_mark *m)
 	return m->seq > m->after_seq;
 }
 
-static void end_mark(stream *s, stream_mark *m, const stream_error &e)
+static void end_undone(stream_mark *m, const stream_error &e)
 {
-	if (m->state == mark_ended)
-		return;
-	if (!is_done(s, m) && !m->failures.first.err) {
+	if (!m->failures.first.err) {
 		m->failures.first = e;
 		m->failures.first.number = e.number ? e.number : m->number;
 	}
 	m->state = mark_ended;
+}
+
+static void end_mark(stream *s, stream_mark *m, const stream_error &e)
+{
+	if (m->state == mark_ended)
+		return;
+	if (is_done(s, m))
+		m->state = mark_ended;
+	else
+		end_undone(m, e);
 }
 
 /* Of what has not ended. */
@@ -347,6 +356,8 @@ int stream_mark_result(stream_mark *m, stream_error *out)
 		remove(s, m);
 		s->error_reported |= e.err && e.number == s->failures.first.number;
 	}
+	if (e.err && stream_has_dropped_outside(s))
+		stream_outside_wait(s, deadline::in_ms(hang_over_ms()));
 	const int err = e.err ? fail_task(s, e) : 0;
 	if (out)
 		*out = e;
@@ -371,16 +382,16 @@ int stream_mark_take_error(stream_mark *m, stream_error *out)
 /* ---- failures ------------------------------------------------------------------------------------------- */
 
 /* The work behind a failure is dropped, by failure mode stop. */
-static void stop_at(stream *s, const stream_error &e)
+static void stop_at(stream *s, const stream_error &e, bool in_ring = true)
 {
-	if (s->mode != fail_mode::stop || load_relaxed(&s->stopped))
+	if (!stream_stops_at(s, e.number) || load_relaxed(&s->stopped))
 		return;
 	if (!s->failures.first.err) {
 		s->failures.first = e;
 		s->error_reported = s->error_peeked = false;
 	}
 	store_release(&s->has_error, 1u);
-	end_marks(s, e);
+	end_marks(s, e, in_ring);
 	stream_stop_owned(s, e);
 	/* Last: a call that finds it without the lock returns the failure. */
 	store_release(&s->stopped, u16(e.err));
@@ -411,7 +422,8 @@ static void note_error(stream *s, const stream_error &e, u64 seq)
 
 	count_error(s, e);
 	list_error(s, owner_of(s, seq), e);
-	stop_at(s, e);
+	/* What is in the ring before a gate that failed goes on. */
+	stop_at(s, e, seq != stream_mark::not_in_ring);
 }
 
 void stream_note_failure(stream *s, const dma::fault &f, u64 number)
@@ -458,7 +470,22 @@ void stream_note_stop(stream *s, int why, bool in_ring)
 	store_release(&s->has_error, 1u);
 	if (!load_relaxed(&s->stopped) || why == ECANCELED)
 		store_relaxed(&s->stopped, u16(why));
-	end_marks(s, end_error(false), in_ring);
+	for (stream_mark *m = in_ring ? s->marks_end : nullptr; m && !is_completed(s, m); m = m->prev)
+		m->state = m->state == mark_in_ring ? mark_cancelling : m->state;
+	end_marks(s, end_error(false), false);
+}
+
+void stream_note_cancelled(stream *s, bool removed)
+{
+	std::lock_guard guard(s->errors_lock);
+
+	for (stream_mark *m = s->marks_end; m; m = m->prev) {
+		if (m->state != mark_cancelling)
+			continue;
+		m->state = mark_in_ring;
+		if (removed)
+			end_undone(m, end_error(s->dev->lost()));
+	}
 }
 
 void stream_note_abort(stream *s)
@@ -655,6 +682,33 @@ int stream_set_fail_mode(stream *s, fail_mode mode)
 	s->mode = mode;
 	s->ln->lock.unlock();
 	return 0;
+}
+
+bool stream_stops_at(const stream *s, u64 number)
+{
+	return s->mode == fail_mode::stop ||
+	       (number >= load_relaxed(&s->stop_from) && number <= load_relaxed(&s->stop_to));
+}
+
+void stream_stop_begin(stream *s)
+{
+	/* Once: it stays. */
+	if (!load_relaxed(&s->stop_to) && s->opt.owner && monitor_halts(s->ln))
+		log_warn_limited("stream %u: a failure is seen by calls only: %s", s->id, error_text());
+	std::lock_guard guard(s->ln->lock);
+	/* What is between two ranges counts as of them until both have ended. */
+	if (!queue_waits(s) && hwq_done(s->ln, s->last))
+		store_relaxed(&s->stop_from, stream_number(s) + 1);
+	else
+		store_relaxed(&s->stop_from, std::min(s->stop_from, stream_number(s) + 1));
+	store_relaxed(&s->stop_to, ~u64(0));
+}
+
+void stream_stop_end(stream *s)
+{
+	std::lock_guard guard(s->ln->lock);
+
+	store_relaxed(&s->stop_to, stream_number(s));
 }
 
 } // namespace usdma::core

@@ -120,8 +120,28 @@ static record *claim_with(event *e, const stream *s, u64 **stamp)
 		return nullptr;
 	r->stamp = std::exchange(*stamp, nullptr);
 	r->hidden = s->order ? record::by_check : record::seen;
+	store_relaxed(&r->on, stream_handle(s));
 	record_ref(r);
 	return r;
+}
+
+/* It was refused: those that wait wait for the next one, or, if there was one meanwhile, go on. */
+static void unclaim(event *e, record *r)
+{
+	u64 *stamp = nullptr;
+
+	e->lock.lock();
+	store_relaxed(&r->on, static_cast<void *>(nullptr));
+	if (e->rec == r) {
+		r->hidden = record::by_future;
+		std::swap(stamp, r->stamp);
+	} else {
+		store_release(&r->at, u32(record::reached));
+	}
+	e->lock.unlock();
+	progress_kick();
+	stamp_put(stamp);
+	record_unref(r);
 }
 
 static bool has_future(event *e)
@@ -193,7 +213,17 @@ int event_record(event *e, stream *s)
 	devices_note_loss();
 	if (const int err = claim_future(e, s, &r))
 		return err;
-	return r ? push_record(s, r) : record_anew(e, s);
+	if (!r)
+		return record_anew(e, s);
+	record_ref(r);
+	if (const int err = push_record(s, r)) {
+		const saved_error why;
+
+		unclaim(e, r);
+		return why.again(err);
+	}
+	record_unref(r);
+	return 0;
 }
 
 int event_reset(event *e, stream *s)
@@ -288,7 +318,7 @@ bool event_is_set(event *e)
 
 static int recorder_allows_wait(const record *r)
 {
-	const stream_guard s(r->on);
+	const stream_guard s(load_relaxed(&r->on));
 
 	return s ? call_allows_wait(s, r) : 0;
 }
@@ -314,7 +344,7 @@ static int wait_queued(record *r, deadline until)
 
 static int recorder_error(const record *r, stream_error *out = nullptr)
 {
-	const stream_guard s(r->on);
+	const stream_guard s(load_relaxed(&r->on));
 
 	return s ? stream_see_error(s, out) : 0;
 }
@@ -418,7 +448,7 @@ static bool behind_in_ring(stream *s, const record *r)
 {
 	/* The hardware queue lives at least as long as the stream. */
 	if (load_acquire(&r->at) != record::in_ring || r->ln != s->ln || r->opening != s->dev->opening ||
-	    (r->on != stream_handle(s) && record_may_stop(r)))
+	    (load_relaxed(&r->on) != stream_handle(s) && record_may_stop(r)))
 		return false;
 	std::lock_guard guard(s->ln->lock);
 	if (stream_is_gated(s))
@@ -461,8 +491,8 @@ int stream_wait_event(stream *s, event *e, deadline until)
 	record *r = latest(e, false);
 	task t;
 
-	if (!r && (e->flags & event_wait_future))
-		r = future_of(e);
+	if (!r && (e->flags & event_wait_future) && !(r = future_of(e)))
+		return fail_in(-ENOMEM, "an event's record");
 	if (r && s->order)
 		race().record(race_record::wait, s->order, &r->order);
 	if (!r || (record_reached(r) && !record_is_behind_failure(r)) || behind_in_ring(s, r)) {

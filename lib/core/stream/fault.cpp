@@ -29,8 +29,8 @@ bool stream_cancels_after(const hw_queue *l, const dma::fault &f)
 {
 	const stream *s = stream_of_fault(l, f);
 
-	return s &&
-	       (load_relaxed(&s->stopped) || (s->mode == fail_mode::stop && f.reason != dma::fault_reason::stopped));
+	return s && (load_relaxed(&s->stopped) ||
+		     (f.reason != dma::fault_reason::stopped && stream_stops_at(s, number_of_fault(s, f))));
 }
 
 void stream_note_fault(const hw_queue *l, const dma::fault &f)

@@ -116,6 +116,8 @@ bool call_slot_ready(const call_slot &w)
 {
 	if (dma::halted(w.s->ln->ch))
 		hwq_check_fault(w.s->ln);
+	if (!w.seq && stream_has_dropped_outside(w.s))
+		return false;
 	return hwq_done(w.s->ln, w.seq) || w.s->dev->lost();
 }
 
@@ -292,7 +294,8 @@ struct sleep_lists {
 /* A marked request interrupts by itself, but a device that holds its work runs only what is armed. */
 interest interest_of_call(const call_slot *w)
 {
-	return {w->s->ln, w->marked && w->s->dev->timing < check_timing::late ? no_arm : w->seq};
+	/* A call that was dropped waits for stream_outside_leave() only. */
+	return {w->s->ln, !w->seq || (w->marked && w->s->dev->timing < check_timing::late) ? no_arm : w->seq};
 }
 
 u64 arm_all(sleep_lists *to)
@@ -609,6 +612,11 @@ void progress_kick()
 		log_debug("waking the progress thread failed");
 }
 
+void progress_note()
+{
+	notify(true);
+}
+
 int progress_add(stream *s)
 {
 	std::lock_guard guard(progress->list_lock);
@@ -716,12 +724,22 @@ static bool uses(const task &t, const memory_use &use)
 	return t.kind == task_kind::request ? dma::may_access(t.req, use.dma) : t.uses && t.uses(t.arg, use);
 }
 
+/* With scan_lock held: its hardware queue stays until progress_quiesce() has had that. */
+static bool is_listed(const stream *s)
+{
+	std::lock_guard guard(progress->list_lock);
+
+	return s->listed;
+}
+
 /* The number of the last task that uses the memory; 0: none. */
 static u64 last_use(stream *s, const memory_use &use, deadline until)
 {
 	std::lock_guard scanning(progress->scan_lock);
 	u64 last = 0;
 
+	if (!is_listed(s))
+		return 0;
 	if (!s->ln->lock_until(until))
 		return load_acquire(&s->front);
 	for (const queued *q = s->queue; q; q = q->next)

@@ -191,9 +191,6 @@ outcome run_task(stream *s, task &t)
 
 void drop_task(task &t, bool accepted)
 {
-	if (t.rec && t.kind == task_kind::record)
-		/* Counts as reached, so that its waiters return. */
-		store_release(&t.rec->at, u32(record::reached));
 	finish_event(t);
 	finish_check(t);
 	/* An accepted call is always delivered, so that its argument is freed. */
@@ -234,18 +231,23 @@ static void queue_emptied(stream *s)
 
 void stream_drop_queue(stream *s)
 {
+	const bool any = s->queue;
 	bool passed = false;
 
 	for (const queued *q = s->queue; q; q = s->queue) {
 		task &t = s->queue->t;
 
 		passed |= pass_to_progress(s, t);
+		if (t.kind == task_kind::record)
+			record_drop(t.rec, s, t.op);
 		drop_task(t, true);
 		queue_pop(s);
 	}
 	queue_emptied(s);
 	if (passed)
 		progress_kick();
+	if (any)
+		progress_note();
 }
 
 /* ---- queueing --------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "driver/base/error.h"
 #include "lib/core/base/section.h"
 #include "lib/core/memory/memory.h"
+#include "lib/core/stream/stopped.h"
 #include "lib/core/stream/task.h"
 #include "lib/core/queue/wait.h"
 #include "lib/core/queue/fault.h"
@@ -216,10 +217,20 @@ void record_unref(record *r)
 	delete r;
 }
 
+/* It is reached when the ring has completed what the stream has there. */
+static void put_in_ring(record *r, const stream *s, u64 seq, u64 op)
+{
+	r->ln = s->ln;
+	r->dev = s->ln->dev;
+	r->opening = s->ln->dev->opening;
+	r->seq = seq;
+	r->op = op;
+	/* Release: a reader that sees in_ring sees ln and seq. */
+	store_release(&r->at, u32(record::in_ring));
+}
+
 bool record_start(record *r, stream *s)
 {
-	hw_queue *l = s->ln;
-
 	if (r->stamp) {
 		const translation at = translate(r->stamp);
 		dma::request q;
@@ -232,14 +243,20 @@ bool record_start(record *r, stream *s)
 		if (!stream_post(s, &q, 1))
 			return false;
 	}
-	r->ln = l;
-	r->dev = l->dev;
-	r->opening = l->dev->opening;
-	r->seq = s->last;
-	r->op = s->running;
-	/* Release: a reader that sees in_ring sees ln and seq. */
-	store_release(&r->at, u32(record::in_ring));
+	put_in_ring(r, s, s->last, s->running);
 	return true;
+}
+
+void record_drop(record *r, const stream *s, u64 op)
+{
+	if (s->opt.owner && stream_failure(s))
+		store_relaxed(&r->never, 1u);
+	if (s->dev->lost())
+		put_in_ring(r, s, ~u64(0), op); /* record_lost() */
+	else if (hwq_done(s->ln, s->last))
+		store_release(&r->at, u32(record::reached));
+	else
+		put_in_ring(r, s, s->last, op);
 }
 
 hw_queue *record_hw_queue(const record *r)

@@ -27,6 +27,9 @@ static void stop_one(stream *s, u32 err)
 	/* First: who finds the work ended must see that it was stopped. */
 	store_release(&s->has_error, 1u);
 	cmpxchg_acq_rel(&s->stopped, &none, u16(err));
+	/* Again: set_has_error() may have stored 0 before it could see the stop. */
+	barrier_full();
+	store_release(&s->has_error, 1u);
 	fetch_add_seq_cst(&stops, 1);
 	call_group_drop_made(s);
 }
@@ -45,6 +48,7 @@ static bool leave_ring(stream *s)
 		return true;
 	stream_note_stop(s, int(stream_failure(s)), true);
 	const int err = hwq_cancel(s->ln, s->cookie);
+	stream_note_cancelled(s, !err);
 	if (err)
 		log_warn_limited("stream %u: what it waits for in its ring is not dropped yet: %s", s->id,
 				 error_text());
@@ -197,21 +201,21 @@ stream_error stream_owner_failure(const stream *s)
 	return {.err = int(o->failure), .reason = dma::fault_reason::stopped, .number = o->number, .stream = o->stream};
 }
 
-/* Dropped, or in the ring behind the failed operation. */
-static bool is_behind(const record *r, stream *s)
+/* In the ring behind the failed operation; one that was dropped has `never`. A call may have taken the stream's error.
+ */
+static bool is_behind(const record *r, const stream *s)
 {
-	std::lock_guard guard(s->errors_lock);
+	const stream_error e = stream_owner_failure(s);
 
-	return load_acquire(&r->at) == record::reached ?
-		       !r->ln :
-		       s->failures.first.err && r->ln == s->ln && r->op > s->failures.first.number;
+	return e.err && e.stream == s->id && load_acquire(&r->at) == record::in_ring && r->ln == s->ln &&
+	       r->op > e.number;
 }
 
 bool record_is_behind_failure(record *r)
 {
 	if (load_relaxed(&r->never))
 		return true;
-	const stream_guard on(r->on);
+	const stream_guard on(load_relaxed(&r->on));
 	const bool never = on && on->opt.owner && stream_failure(on) && is_behind(r, on);
 
 	if (never)
@@ -221,9 +225,9 @@ bool record_is_behind_failure(record *r)
 
 bool record_may_stop(const record *r)
 {
-	const stream_guard on(r->on);
+	const stream_guard on(load_relaxed(&r->on));
 
-	return on && stream_stops_with_others(on);
+	return on && on->opt.owner && (on->mode == fail_mode::stop || r->op >= load_relaxed(&on->stop_from));
 }
 
 } // namespace usdma::core

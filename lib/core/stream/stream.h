@@ -85,9 +85,10 @@ struct error_list {
  *
  *	mark_gated     it waits in the stream's queue, whose task uses it until the task is delivered
  *	mark_in_ring   until the ring completes seq, or the device is lost
+ *	mark_cancelling  its work is being removed from the ring, where it may still run
  *	mark_ended     no more failures come: dropped, lost, delivered, or the stream has ended
  */
-enum mark_state : u8 { mark_gated, mark_in_ring, mark_ended };
+enum mark_state : u8 { mark_gated, mark_in_ring, mark_cancelling, mark_ended };
 struct stream_mark {
 	/* Of a mark that is not in the ring, or was dropped before it was. */
 	static constexpr u64 not_in_ring = ~u64(0);
@@ -157,6 +158,8 @@ struct alignas(64) stream {
 	struct call_group *group = nullptr; /* its host functions; freed with the last reference; under ln->lock */
 	stream_options opt;
 	fail_mode mode = fail_mode::go_on;
+	/* Numbers of operations that stop the stream at a failure in any mode: stream_stop_begin(); atomic. */
+	u64 stop_from = ~u64(0), stop_to = 0;
 	u32 refs = 1;          /* held by the handle and the progress thread; atomic */
 	u64 listed = 0;        /* number on the progress thread's list, 0: not listed; under the list's lock */
 	u32 pending_calls = 0; /* non-blocking calls not yet delivered; atomic */
@@ -278,6 +281,13 @@ int stream_abort_wait(stream *s, deadline until);
 int device_abort(device *dev, deadline until);
 int stream_set_fail_mode(stream *s, fail_mode mode);
 /*
+ * The operations that are accepted between these two, by the calling thread, belong together: a failure of one stops
+ * the stream, and its owner's, whatever the mode, so that those behind it do not run.
+ */
+void stream_stop_begin(stream *s);
+void stream_stop_end(stream *s);
+bool stream_stops_at(const stream *s, u64 number);
+/*
  * Waits for all streams of the device except those of synchronous calls in progress. Neither clears nor returns
  * stream errors: returns the result of the wait only.
  */
@@ -360,12 +370,12 @@ int stream_wait_check(stream *s, int (*check)(void *arg), void (*release)(void *
 /* For the race check: the word that check waits for, which other streams write. Without it any may have been waited
  * for. */
 struct seen_word {
-	const void *word;
+	const void *word; /* nullptr: it waits for no other stream */
 	dma::compare cmp;
 	u64 value;
 	bool takes; /* and is reset to 0 */
 };
-/* It waits for no other stream. */
+/* Each library has its own: not to be recognized by its address. */
 inline constexpr seen_word seen_nothing = {nullptr, dma::compare::eq, 0, false};
 
 /*
@@ -428,6 +438,8 @@ int stream_host_func(stream *s, void (*fn)(void *arg, int status), void *arg, bo
  */
 void stream_outside_enter(stream *s);
 void stream_outside_leave(stream *s);
+/* The stream has stopped, or lost its device, and what it dropped may still access the program's memory. */
+bool stream_has_dropped_outside(const stream *s);
 /* -ETIMEDOUT. */
 int stream_outside_wait(stream *s, deadline until);
 

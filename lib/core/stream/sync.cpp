@@ -106,6 +106,14 @@ void stream_outside_leave(stream *s)
 {
 	if (fetch_sub_acq_rel(&s->outside, 1) == 1)
 		futex_wake(&s->outside, INT_MAX);
+	/* Functions that were dropped are called behind it. */
+	if (unlikely(load_relaxed(&s->stopped) || s->dev->lost()))
+		progress_kick();
+}
+
+bool stream_has_dropped_outside(const stream *s)
+{
+	return unlikely(load_acquire(&s->outside)) && (load_relaxed(&s->stopped) || s->dev->lost());
 }
 
 /* Sleeps until some of it may have ended; -ETIMEDOUT. */

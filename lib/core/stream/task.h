@@ -101,6 +101,8 @@ void stream_note_loss(stream *s);
  * have -ECANCELED. why: as stream::stopped.
  */
 void stream_note_stop(stream *s, int why, bool in_ring);
+/* Behind it with in_ring: its work was removed from the ring, or could not be, and goes on. */
+void stream_note_cancelled(stream *s, bool removed);
 /* It was aborted: -ECANCELED, unless there was a failure before. */
 void stream_note_abort(stream *s);
 /* Sets a mark that waits for its turn; reached: it comes now; unset: it was not accepted. */
@@ -184,6 +186,8 @@ void record_ref(record *r);
 void record_unref(record *r);
 /* Posts it to the ring; with the hardware queue's lock held. False: ring full. */
 bool record_start(record *r, stream *s);
+/* It was accepted, and does not get there: reached when what the stream has in its ring has ended. */
+void record_drop(record *r, const stream *s, u64 op);
 /* The hardware queue whose ring holds it; nullptr: none, or the device was closed. Inside a read section. */
 hw_queue *record_hw_queue(const record *r);
 /* True: reached. Also handles faults of its hardware queue, which takes locks of hardware queues. */
@@ -226,6 +230,8 @@ bool progress_run();
 [[gnu::visibility("default")]] bool progress_run_behind();
 /* Wakes the progress thread. */
 [[gnu::visibility("default")]] void progress_kick();
+/* Something has ended without a pass: who waits for one checks again. */
+void progress_note();
 /* Sleeps until a pass has made progress, or until abs_ns. */
 void progress_wait(u32 seen, u64 abs_ns);
 /*

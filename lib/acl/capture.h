@@ -87,6 +87,8 @@ aclError capture_reset(const char *call, core::stream *s, core::event *e);
 bool capture_wait(const char *call, core::stream *s, core::event *e, bool external, aclError *err);
 /* A stream that is not being captured has recorded e: the capture's record no longer counts. */
 void capture_forget(core::event *e);
+/* Before the stream is aborted: replays in it end in their other streams, too. */
+void capture_abort(const void *handle);
 /* 107028. */
 [[gnu::cold, gnu::noinline]] aclError event_captured(const char *call, core::event *e);
 

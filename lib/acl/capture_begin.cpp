@@ -49,6 +49,14 @@ void model_leave(model *m)
 		end(m);
 }
 
+void capture_abort(const void *handle)
+{
+	for (size_t at = 0; model *m = models->next(&at, [](model &one) { return core::ref_if_any(&one.refs); });) {
+		abort_launches(m, handle);
+		model_leave(m);
+	}
+}
+
 aclError get_model(const char *call, const void *handle, model_guard *out)
 {
 	if (!handle)

@@ -125,6 +125,9 @@ aclError get_model(const char *call, const void *handle, model_guard *out);
 /* 0: s is being captured, as *out. 107029: it is not. With capture_lock held. */
 aclError capture_of(const char *call, const core::stream *s, captured_stream **out);
 
+/* Drops what is in the joined streams of an instance that was launched in this stream and has not ended. */
+void abort_launches(model *m, const void *handle);
+
 /* ---- task groups (capture_group.cpp); with the lock held ------------------------------------------------ */
 
 /* 507009, 107034: an open group does not allow a task in this stream. */

@@ -28,6 +28,7 @@ struct launch {
 struct error_step {
 	launch *of;
 	core::stream *s;
+	bool reports, reached = false;
 };
 
 static void launch_unref(launch *l)
@@ -36,10 +37,21 @@ static void launch_unref(launch *l)
 		delete l;
 }
 
+static void note_error(launch *l, int err)
+{
+	int none = 0;
+
+	if (err)
+		cmpxchg_release(&l->err, &none, err);
+}
+
+/* One that was dropped: so was what the joined stream had before it. */
 static void error_step_done(void *arg)
 {
 	auto *step = static_cast<error_step *>(arg);
 
+	if (step->reports && !step->reached)
+		note_error(step->of, ECANCELED);
 	launch_unref(step->of);
 	delete step;
 }
@@ -47,11 +59,10 @@ static void error_step_done(void *arg)
 /* In a joined stream, when its work has ended. */
 static int report_error(void *arg)
 {
-	const auto *step = static_cast<error_step *>(arg);
-	int none = 0;
+	auto *step = static_cast<error_step *>(arg);
 
-	if (const int err = core::stream_take_error_locked(step->s))
-		cmpxchg_release(&step->of->err, &none, err);
+	step->reached = true;
+	note_error(step->of, core::stream_take_error_locked(step->s));
 	return 1;
 }
 
@@ -65,7 +76,7 @@ static int collect_error(void *arg)
 
 static int push_error_step(launch *l, core::stream *s, int (*check)(void *arg))
 {
-	auto *step = new (std::nothrow) error_step{l, s};
+	auto *step = new (std::nothrow) error_step{l, s, check == report_error};
 
 	if (!step)
 		return no_memory("a launch");
@@ -188,6 +199,18 @@ static int abort_joined(const model *m, int err)
 		if (b->launch_stream)
 			core::stream_abort(b->launch_stream);
 	return saved.again(err);
+}
+
+void abort_launches(model *m, const void *handle)
+{
+	std::unique_lock launching(m->launching, std::try_to_lock);
+
+	/* A launch that is just being made fails at the target, and does the same. */
+	if (!launching.owns_lock())
+		return;
+	for (const target &t : m->targets)
+		if (t.handle == handle && core::event_query(t.done) == core::event_state::pending)
+			return void(abort_joined(m, 0));
 }
 
 /* Not submitted in part, except for lack of memory or a device that is lost. */

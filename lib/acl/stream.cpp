@@ -118,6 +118,8 @@ static aclError destroy(const char *call, aclrtStream handle, bool force)
 	const aclError err = announce_end(call, handle, !force);
 	if (err)
 		return err;
+	if (force)
+		capture_abort(handle);
 	const int bad = force ? core::stream_destroy_force(handle) : core::stream_destroy(handle);
 	if (bad == -EBADF)
 		return bad_stream(call, handle);
@@ -200,6 +202,7 @@ static aclError abort_and_wait(const char *call, aclrtStream handle)
 
 	if (err)
 		return err;
+	capture_abort(handle);
 	return check(call, core::stream_abort_wait(s, deadline::in_ms(core::config_get().hang_ms)), at::task);
 }
 

@@ -109,7 +109,9 @@ HcclResult HcclReduceAsync(HcclDispatcher dispatcherPtr, void *src, uint64_t cou
 		return ret;
 	if (HcclResult ret = hccl::find_op(reduceOp, &op))
 		return ret;
-	if (__builtin_mul_overflow(u64(count), u64(usdma::dma::element_size(type)), &bytes))
+	const u64 element = usdma::dma::element_size(type);
+	if (__builtin_mul_overflow(u64(count), element, &bytes) ||
+	    (reinterpret_cast<u64>(src) | reinterpret_cast<u64>(dst)) & (element - 1))
 		return HCCL_E_PARA;
 	return hccl::reduce_in_pieces(static_cast<char *>(dst), static_cast<char *>(src), bytes, type, op,
 				      stream.ptr());

@@ -83,7 +83,7 @@ u64 ranks_of(HcclComm handle)
 	return c ? c->size : 0;
 }
 
-HcclResult check_part(const char *name, const layout &l, u32 rank)
+HcclResult check_part(const comm &c, const char *name, const layout &l, u32 rank)
 {
 	u64 end;
 
@@ -92,13 +92,13 @@ HcclResult check_part(const char *name, const layout &l, u32 rank)
 		return because(HCCL_E_PARA, "%s: the part of rank %u exceeds 2^63 bytes", name, rank);
 	if (!l.bytes(rank))
 		return HCCL_SUCCESS;
-	return l.base ? check_memory(name, l.at(rank), l.bytes(rank)) : because(HCCL_E_PTR, "%s is NULL", name);
+	return l.base ? check_memory(c, name, l.at(rank), l.bytes(rank)) : because(HCCL_E_PTR, "%s is NULL", name);
 }
 
-HcclResult check_layout(const char *name, const layout &l, u32 ranks)
+HcclResult check_layout(const comm &c, const char *name, const layout &l)
 {
-	for (u32 r = 0; r < ranks; r++)
-		if (HcclResult ret = check_part(name, l, r))
+	for (u32 r = 0; r < c.size; r++)
+		if (HcclResult ret = check_part(c, name, l, r))
 			return ret;
 	return HCCL_SUCCESS;
 }
@@ -127,9 +127,9 @@ HcclResult check_all_to_all(const comm &c, const layout &from, const layout &to)
 {
 	if (from.base && from.base == to.base)
 		return because(HCCL_E_PARA, "sendBuf and recvBuf are the same");
-	if (HcclResult ret = check_layout("sendBuf", from, c.size))
+	if (HcclResult ret = check_layout(c, "sendBuf", from))
 		return ret;
-	if (HcclResult ret = check_layout("recvBuf", to, c.size))
+	if (HcclResult ret = check_layout(c, "recvBuf", to))
 		return ret;
 	if (from.bytes(c.rank) != to.bytes(c.rank))
 		return because(HCCL_E_PARA, "rank %u sends itself %llu bytes and receives %llu", c.rank,
@@ -214,10 +214,19 @@ HcclResult barrier(work *w)
 /* What operations with one count have in common. */
 HcclResult check_both(const comm &c, const void *from, u64 from_bytes, const void *to, u64 to_bytes)
 {
-	if (HcclResult ret = check_memory("sendBuf", from, from_bytes))
+	if (HcclResult ret = check_memory(c, "sendBuf", from, from_bytes))
 		return ret;
-	(void)c;
-	return check_memory("recvBuf", to, to_bytes);
+	return check_memory(c, "recvBuf", to, to_bytes);
+}
+
+/* Of reductions: an engine takes whole elements (dma::softop's check of a reduction). */
+HcclResult check_alignment(const void *from, const void *to, u64 element)
+{
+	for (const void *at : {from, to})
+		if (reinterpret_cast<u64>(at) % element)
+			return because(HCCL_E_PARA, "%p is not aligned to elements of %llu bytes", at,
+				       static_cast<unsigned long long>(element));
+	return HCCL_SUCCESS;
 }
 
 /* HcclSend(), HcclRecv(). */
@@ -278,6 +287,7 @@ HcclResult HcclAllReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataT
 			HcclResult ret = check_reduction(dataType, op);
 
 			ret = ret ? ret : check_count(count, dataType, c.size);
+			ret = ret ? ret : check_alignment(sendBuf, recvBuf, element);
 			return ret ? ret : check_both(c, sendBuf, bytes, recvBuf, bytes);
 		},
 		[=](work *w) {
@@ -298,6 +308,7 @@ HcclResult HcclReduceScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, H
 			HcclResult ret = check_reduction(dataType, op);
 
 			ret = ret ? ret : check_count(recvCount, dataType, c.size);
+			ret = ret ? ret : check_alignment(sendBuf, recvBuf, element);
 			if (!ret && recvBuf && recvBuf == sendBuf && c.rank)
 				return because(HCCL_E_PARA, "recvBuf is the part of rank 0; in place it is the own");
 			return ret ? ret : check_both(c, sendBuf, bytes * c.size, recvBuf, bytes);
@@ -322,7 +333,8 @@ HcclResult HcclReduceScatterV(void *sendBuf, const void *sendCounts, const void 
 			HcclResult ret = check_arrays(from.counts, from.offsets);
 
 			ret = ret ? ret : check_reduction(dataType, op, true);
-			ret = ret ? ret : check_layout("sendBuf", from, c.size);
+			ret = ret ? ret : check_alignment(sendBuf, recvBuf, from.element);
+			ret = ret ? ret : check_layout(c, "sendBuf", from);
 			if (!ret && from.counts[c.rank] != recvCount)
 				return because(HCCL_E_PARA, "recvCount is %llu, sendCounts has %llu for this rank",
 					       static_cast<unsigned long long>(recvCount),
@@ -331,7 +343,7 @@ HcclResult HcclReduceScatterV(void *sendBuf, const void *sendCounts, const void 
 				return because(HCCL_E_PARA, "sendBuf and recvBuf are the same");
 			if (ret || !recvCount)
 				return ret;
-			return check_memory("recvBuf", recvBuf, from.bytes(c.rank));
+			return check_memory(c, "recvBuf", recvBuf, from.bytes(c.rank));
 		},
 		[=](work *w) {
 			return reduce_scatter(w, from, bytes_at(recvBuf), {dataType, op, from.element});
@@ -368,7 +380,7 @@ HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf, cons
 			HcclResult ret = check_arrays(to.counts, to.offsets);
 
 			ret = ret ? ret : check_count(sendCount, dataType, 1);
-			ret = ret ? ret : check_layout("recvBuf", to, c.size);
+			ret = ret ? ret : check_layout(c, "recvBuf", to);
 			if (!ret && to.counts[c.rank] != sendCount)
 				return because(HCCL_E_PARA, "sendCount is %llu, recvCounts has %llu for this rank",
 					       static_cast<unsigned long long>(sendCount),
@@ -377,7 +389,7 @@ HcclResult HcclAllGatherV(void *sendBuf, uint64_t sendCount, void *recvBuf, cons
 				return because(HCCL_E_PARA, "sendBuf is the begin of recvBuf, not the own part");
 			if (ret || !sendCount)
 				return ret;
-			return check_memory("sendBuf", sendBuf, to.bytes(c.rank));
+			return check_memory(c, "sendBuf", sendBuf, to.bytes(c.rank));
 		},
 		[=](work *w) { return all_gather(w, bytes_at(sendBuf), to); });
 }
@@ -393,7 +405,7 @@ HcclResult HcclBroadcast(void *buf, uint64_t count, HcclDataType dataType, uint3
 			HcclResult ret = check_count(count, dataType, c.size);
 
 			ret = ret ? ret : check_rank("root", root, c.size);
-			return ret ? ret : check_memory("buf", buf, count * element_bytes(dataType));
+			return ret ? ret : check_memory(c, "buf", buf, count * element_bytes(dataType));
 		},
 		[=](work *w) { return broadcast(w, root, bytes_at(buf), count * element_bytes(dataType)); });
 }
@@ -411,8 +423,8 @@ HcclResult HcclScatter(void *sendBuf, void *recvBuf, uint64_t recvCount, HcclDat
 			HcclResult ret = check_count(recvCount, dataType, c.size);
 
 			ret = ret ? ret : check_rank("root", root, c.size);
-			ret = ret ? ret : check_memory("recvBuf", recvBuf, bytes);
-			return ret || c.rank != root ? ret : check_memory("sendBuf", sendBuf, bytes * c.size);
+			ret = ret ? ret : check_memory(c, "recvBuf", recvBuf, bytes);
+			return ret || c.rank != root ? ret : check_memory(c, "sendBuf", sendBuf, bytes * c.size);
 		},
 		[=](work *w) {
 			const layout all = even(sendBuf, recvCount, dataType);
@@ -438,8 +450,9 @@ HcclResult HcclReduce(void *sendBuf, void *recvBuf, uint64_t count, HcclDataType
 
 			ret = ret ? ret : check_count(count, dataType, c.size);
 			ret = ret ? ret : check_rank("root", root, c.size);
-			ret = ret ? ret : check_memory("sendBuf", sendBuf, bytes);
-			return ret || c.rank != root ? ret : check_memory("recvBuf", recvBuf, bytes);
+			ret = ret ? ret : check_alignment(sendBuf, c.rank == root ? recvBuf : sendBuf, element);
+			ret = ret ? ret : check_memory(c, "sendBuf", sendBuf, bytes);
+			return ret || c.rank != root ? ret : check_memory(c, "recvBuf", recvBuf, bytes);
 		},
 		[=](work *w) {
 			return reduce_at_root(w, root, bytes_at(recvBuf), bytes_at(sendBuf), bytes,

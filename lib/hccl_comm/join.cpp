@@ -45,7 +45,8 @@ struct listening {
 struct listener {
 	root_info root = {};
 	listening at;
-	u64 made = 0; /* in the order of */
+	u64 made = 0;  /* in the order of */
+	pid_t pid = 0; /* of the process: a child of it has a copy */
 };
 
 constexpr unsigned max_listeners = 64;
@@ -101,7 +102,7 @@ listening take_listener(const root_info &root)
 	const std::lock_guard hold(lock);
 
 	for (listener &l : listeners)
-		if (l.at.here.valid() && !memcmp(&l.root, &root, sizeof(root)))
+		if (l.at.here.valid() && l.pid == getpid() && !memcmp(&l.root, &root, sizeof(root)))
 			return std::move(l.at);
 	return {};
 }
@@ -552,6 +553,7 @@ HcclResult make_root(HcclRootInfo *out, bool remote)
 	const std::lock_guard hold(lock);
 	listener *l = free_listener();
 	l->root = root;
+	l->pid = getpid();
 	l->at = std::move(at);
 	l->made = ++last_made;
 	memset(out, 0, sizeof(*out));

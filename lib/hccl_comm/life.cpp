@@ -207,7 +207,7 @@ HcclResult register_window(HcclComm handle, void *at, u64 size, HcclCommSymWindo
 	if (!size || flag != HCCL_WIN_COLL_SYMMETRIC)
 		return because(HCCL_E_PARA, "size is %llu, flag %u: flag must be 1",
 			       static_cast<unsigned long long>(size), flag);
-	if (HcclResult ret = check_memory("addr", at, size))
+	if (HcclResult ret = check_memory(*c.get(), "addr", at, size))
 		return ret;
 	return add_window(c, at, size, out);
 }

@@ -5,8 +5,13 @@
  * waits in the streams have no time limit of their own: one that ended would let the stream go on with wrong data.
  */
 #include "driver/base/clock.h"
+#include "driver/base/error.h"
 #include "driver/base/eventfd.h"
+#include "driver/base/peer_process.h"
 #include "driver/base/thread.h"
+#include "lib/acl/bridge.h"
+#include "lib/core/stream/stopped.h"
+#include "lib/core/stream/stream.h"
 #include "lib/hccl_comm/comm.h"
 
 #include <algorithm>
@@ -140,19 +145,53 @@ void fail_group(comm *c, HcclResult why)
 	abort_pending(c);
 }
 
-/* Milliseconds until the last operation has taken too long; -1: it is complete, 0: it has. */
-int time_left(comm *c)
+HcclResult too_late(const comm *c)
+{
+	return because(HCCL_E_TIMEOUT, "an operation was not complete after %u s (HCCL_EXEC_TIMEOUT, hcclExecTimeOut)",
+		       c->wait_s);
+}
+
+int check_failure(const void *, core::stream *s)
+{
+	const u32 err = core::stream_failure(s);
+
+	return err ? fail(int(err), "it failed") : 0;
+}
+
+operation active_of(comm *c)
+{
+	const std::lock_guard hold(c->state);
+
+	return c->active;
+}
+
+/* A replay whose stream has stopped between its two steps. */
+HcclResult check_active(comm *c)
+{
+	const operation o = active_of(c);
+
+	if (!o.replayed || aclrtSetCurrentContext(o.context))
+		return HCCL_SUCCESS;
+	if (const aclError code = usdma_acl_submit("a replay", o.stream, check_failure, "", 0))
+		return acl_failed("a replay", code);
+	return HCCL_SUCCESS;
+}
+
+/* Milliseconds until the last operation has taken too long; -1: it is complete, or has no limit. */
+HcclResult check_last(comm *c, int *left)
 {
 	aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_COMPLETE;
 	const std::lock_guard hold(c->state);
 	const u64 now = now_ns();
 
-	if (c->last.stream)
-		(void)aclrtQueryEventStatus(c->done, &status);
+	*left = -1;
+	if (const aclError code = c->last.stream ? aclrtQueryEventStatus(c->done, &status) : ACL_SUCCESS)
+		return acl_failed("an operation in its stream", code);
 	c->idle = status == ACL_EVENT_RECORDED_STATUS_COMPLETE && !c->active.stream;
 	if (c->idle || !c->wait_s)
-		return -1;
-	return c->due <= now ? 0 : int(std::min<u64>((c->due - now) / ns_per_ms + 1, 3600 * 1000));
+		return HCCL_SUCCESS;
+	*left = c->due <= now ? 0 : int(std::min<u64>((c->due - now) / ns_per_ms + 1, 3600 * 1000));
+	return *left ? HCCL_SUCCESS : too_late(c);
 }
 
 bool stopped(comm *c)
@@ -163,54 +202,54 @@ bool stopped(comm *c)
 }
 
 /* An error: the group has failed. */
-HcclResult hear_all(comm *c, pollfd *fds)
+HcclResult hear_all(comm *c, pollfd *sockets, pollfd *processes)
 {
 	for (u32 i = 0; i < c->socket_count; i++) {
 		bool left = false;
 
-		if (fds[i].revents)
+		/* Of a process that has ended the socket has what it sent. */
+		if (sockets[i].revents || processes[i].revents)
 			if (HcclResult ret = hear(c, i, &left))
 				return ret;
 		if (left)
-			fds[i].fd = -1; /* poll() ignores it */
+			sockets[i].fd = processes[i].fd = -1; /* poll() ignores them */
+		else if (processes[i].revents)
+			return lost(c, i);
 	}
 	return HCCL_SUCCESS;
 }
 
-HcclResult too_late(const comm *c)
-{
-	return because(HCCL_E_TIMEOUT, "an operation was not complete after %u s (HCCL_EXEC_TIMEOUT, hcclExecTimeOut)",
-		       c->wait_s);
-}
-
-/* Often while an operation is in progress. */
+/* An operation that fails, and what usdma-net stores of lost ranks, wake no one. */
 int until_next_check(comm *c, int left)
 {
+	static constexpr int in_operation_ms = 100, remote_ms = 1000;
 	const std::lock_guard hold(c->state);
-	const int next = c->idle ? 1000 : 100;
 
-	return left < 0 ? next : std::min(left, next);
+	if (c->idle)
+		return c->remote ? remote_ms : -1;
+	return left < 0 ? in_operation_ms : std::min(left, in_operation_ms);
 }
 
-/* Until the end, or an error. */
+/* Until the end, or an error. fds: sockets, wake, and the processes at the other ends. */
 HcclResult monitor_group(comm *c, pollfd *fds)
 {
 	const u32 n = c->socket_count;
 
 	for (;;) {
-		const int left = time_left(c);
 		eventfd_t count;
+		int left;
 
-		if (!left)
-			return too_late(c);
-		/* What usdma-net has to say of lost ranks it stores. */
-		if (poll(fds, n + 1, c->remote ? until_next_check(c, left) : left) < 0)
+		if (HcclResult ret = check_last(c, &left))
+			return ret;
+		if (HcclResult ret = check_active(c))
+			return ret;
+		if (poll(fds, n + 1 + n, until_next_check(c, left)) < 0)
 			continue;
 		if (fds[n].revents)
 			(void)eventfd_read(c->wake.get(), &count);
 		if (stopped(c))
 			return HCCL_SUCCESS;
-		if (HcclResult ret = hear_all(c, fds))
+		if (HcclResult ret = hear_all(c, fds, fds + n + 1))
 			return ret;
 		if (HcclResult ret = remote_check(c))
 			return ret;
@@ -220,12 +259,17 @@ HcclResult monitor_group(comm *c, pollfd *fds)
 void *monitor_main(void *arg)
 {
 	auto *c = static_cast<comm *>(arg);
-	pollfd fds[max_ranks + 1];
+	const u32 n = c->socket_count;
+	unique_fd processes[max_ranks];
+	pollfd fds[2 * max_ranks + 1];
 
 	(void)aclrtSetCurrentContext(c->context);
-	for (u32 i = 0; i < c->socket_count; i++)
+	for (u32 i = 0; i < n; i++) {
+		processes[i].reset(c->sockets[i].valid() ? peer_process(c->sockets[i].get()) : -1);
 		fds[i] = {c->sockets[i].get(), POLLIN, 0};
-	fds[c->socket_count] = {c->wake.get(), POLLIN, 0};
+		fds[n + 1 + i] = {processes[i].get(), POLLIN, 0};
+	}
+	fds[n] = {c->wake.get(), POLLIN, 0};
 	if (const HcclResult why = monitor_group(c, fds))
 		fail_group(c, why);
 	else if (abort_pending(c))
@@ -323,14 +367,26 @@ void monitor_end(comm *c)
 	c->wake.reset();
 }
 
-HcclResult operation_begin(comm *c, aclrtStream stream, bool replayed)
+/*
+ * Work behind a failure of the operation does not run: it would tell the others that their data is there. hcomm has its
+ * streams in ACL_STOP_ON_FAILURE for that (stream.cc, Stream::InitStream of hicann/hcomm).
+ */
+static int stop_from_here(const void *, core::stream *s)
 {
-	operation o = {stream, nullptr, replayed};
+	core::stream_stop_begin(s);
+	return 0;
+}
 
-	fail_unfinished(c);
-	if (aclError code = aclrtGetCurrentContext(&o.context))
-		return acl_failed("aclrtGetCurrentContext", code);
+static int stop_to_here(const void *, core::stream *s)
+{
+	core::stream_stop_end(s);
+	return 0;
+}
+
+static HcclResult activate(comm *c, const operation &o)
+{
 	const std::lock_guard hold(c->state);
+
 	if (HcclResult ret = check_state(c))
 		return ret;
 	c->touched = false;
@@ -342,8 +398,26 @@ HcclResult operation_begin(comm *c, aclrtStream stream, bool replayed)
 	return HCCL_SUCCESS;
 }
 
+HcclResult operation_begin(comm *c, aclrtStream stream, bool replayed)
+{
+	operation o = {stream, nullptr, replayed};
+	s32 device;
+
+	fail_unfinished(c);
+	if (aclError code = aclrtGetCurrentContext(&o.context))
+		return acl_failed("aclrtGetCurrentContext", code);
+	if (!replayed && !aclrtGetDevice(&device) && device != c->device)
+		return because(HCCL_E_PARA, "the context is of device %d, the communicator of %d", device, c->device);
+	if (HcclResult ret = activate(c, o))
+		return ret;
+	if (aclError code = usdma_acl_submit("the begin of an operation", stream, stop_from_here, "", 0))
+		return operation_end(c, acl_failed("the begin of an operation", code));
+	return HCCL_SUCCESS;
+}
+
 HcclResult operation_end(comm *c, HcclResult ret)
 {
+	(void)usdma_acl_submit("the end of an operation", c->active.stream, stop_to_here, "", 0);
 	const bool first = ret && c->touched && fail_in_part(c, ret);
 	const std::lock_guard hold(c->state);
 	if (!ret) {

@@ -3,6 +3,7 @@
 #include "lib/hccl_comm/rules.h"
 
 #include "driver/base/error.h"
+#include "lib/acl/bridge.h"
 #include "lib/core/config/config.h"
 #include "lib/core/copy/copy.h"
 #include "lib/hccl/data_type.h"
@@ -69,6 +70,12 @@ HcclResult check_product(HcclDataType type, HcclReduceOp op, bool v)
 			       int(op), int(type));
 }
 
+bool is_hosts(const core::translation &p)
+{
+	return p.cls == core::mem_class::unregistered || p.kind == core::region_kind::pinned ||
+	       p.kind == core::region_kind::registered;
+}
+
 } // namespace
 
 HcclResult check_count(u64 count, HcclDataType type, u32 ranks)
@@ -97,12 +104,16 @@ HcclResult check_reduction(HcclDataType type, HcclReduceOp op, bool v)
 	return check_product(type, op, v);
 }
 
-HcclResult check_memory(const char *name, const void *at, u64 bytes)
+HcclResult check_memory(const comm &c, const char *name, const void *at, u64 bytes)
 {
 	if (!at)
 		return because(HCCL_E_PTR, "%s is NULL", name);
 	if (bytes && core::check_access(at, bytes, name))
 		return because(HCCL_E_PARA, "%.220s", error_text());
+	if (bytes && is_hosts(core::translate(at)))
+		return because(HCCL_E_PARA, "%s is host memory", name);
+	if (bytes && c.memory && usdma_acl_check_peers("HCCL", at, c.memory))
+		return because(HCCL_E_PARA, "%s is memory of a device to which the communicator's has no access", name);
 	return HCCL_SUCCESS;
 }
 
@@ -125,7 +136,7 @@ HcclResult check_item(const comm &c, const HcclSendRecvItem &item)
 		return ret;
 	if (HcclResult ret = check_count(item.count, item.dataType, 1))
 		return ret;
-	return item.count ? check_memory("buf", item.buf, item_bytes(item)) : HCCL_SUCCESS;
+	return item.count ? check_memory(c, "buf", item.buf, item_bytes(item)) : HCCL_SUCCESS;
 }
 
 HcclResult check_own_items(const comm &c, const HcclSendRecvItem *items, u32 n)

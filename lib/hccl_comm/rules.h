@@ -13,8 +13,8 @@ struct comm;
 HcclResult check_count(u64 count, HcclDataType type, u32 ranks);
 /* HCCL_E_NOT_SUPPORT. v: of HcclReduceScatterV, for which products have rules of their own. */
 HcclResult check_reduction(HcclDataType type, HcclReduceOp op, bool v = false);
-/* HCCL_E_PTR: NULL; HCCL_E_PARA: not memory that a device can access, or too short. */
-HcclResult check_memory(const char *name, const void *at, u64 bytes);
+/* HCCL_E_PTR: NULL; HCCL_E_PARA: host memory, or of a device without access, or too short. */
+HcclResult check_memory(const comm &c, const char *name, const void *at, u64 bytes);
 HcclResult check_rank(const char *name, u32 rank, u32 ranks);
 
 u64 item_bytes(const HcclSendRecvItem &item);

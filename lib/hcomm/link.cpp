@@ -3,6 +3,7 @@
 
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
+#include "driver/base/peer_process.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -67,6 +68,7 @@ void link::begin(u32 kind, std::string out)
 void link::reset()
 {
 	fd_.reset();
+	process_.reset();
 	listening_.reset();
 	met_ = false;
 }
@@ -80,6 +82,7 @@ bool link::take(unique_fd fd)
 	if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &who, &len) || who.uid != geteuid())
 		return false;
 	pid_ = who.pid;
+	process_.reset(peer_process(fd.get()));
 	fd_ = std::move(fd);
 	return true;
 }
@@ -205,9 +208,9 @@ HcclResult link::step()
 
 bool link::lost() const
 {
-	pollfd p = {fd_.get(), POLLRDHUP, 0};
+	pollfd p[] = {{fd_.get(), POLLRDHUP, 0}, {process_.get(), POLLIN, 0}};
 
-	return !fd_.valid() || (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)));
+	return !fd_.valid() || poll(p, 2, 0) > 0;
 }
 
 HcclResult link::copied(HcclResult ret) const

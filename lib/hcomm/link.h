@@ -32,7 +32,7 @@ public:
 	/* The other side's message, and process. */
 	const std::string &received() const { return in_; }
 	s32 pid() const { return pid_; }
-	/* The other side has closed it. */
+	/* The other side has closed it, or ended. */
 	bool lost() const;
 	/* After HCCL_E_REMOTE of a copy it is lost(): a process's memory ends before its sockets. */
 	HcclResult copied(HcclResult ret) const;
@@ -57,7 +57,7 @@ private:
 
 	std::string name_; /* of the socket */
 	bool accepts_ = false;
-	unique_fd listening_, fd_;
+	unique_fd listening_, fd_, process_;
 	s32 pid_ = -1;
 	u32 kind_ = 0;
 	std::string out_, in_;

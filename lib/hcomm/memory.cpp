@@ -2,8 +2,10 @@
 #include "lib/hcomm/memory.h"
 
 #include "runtime/rt.h"
+#include "driver/base/error.h"
 #include "driver/base/grow.h"
 #include "lib/acl/bridge.h"
+#include "lib/core/copy/copy.h"
 #include "lib/core/memory/memory.h"
 
 #include <algorithm>
@@ -225,12 +227,42 @@ void *imports::mapped(const description &d) const
 	return nullptr;
 }
 
+static bool is_there(const void *at)
+{
+	char byte;
+	const iovec to = {&byte, 1}, from = {const_cast<void *>(at), 1};
+
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
+}
+
+HcclResult check_local(const void *at, u64 bytes)
+{
+	const auto *const first = static_cast<const char *>(at);
+
+	if (!bytes)
+		return HCCL_SUCCESS;
+	if (core::translate(at).cls != core::mem_class::unregistered)
+		return core::check_access(at, bytes, "localAddr") ? because(HCCL_E_PARA, "%.220s", error_text()) :
+								    HCCL_SUCCESS;
+	return is_there(first) && is_there(first + bytes - 1) ?
+		       HCCL_SUCCESS :
+		       because(HCCL_E_PARA, "localAddr %p: %llu bytes from there are not mapped", at,
+			       static_cast<unsigned long long>(bytes));
+}
+
+/* Devices copy neither what is mapped elsewhere only, nor between two ranges of the host. */
+bool needs_kernel(const mapping &remote, const void *local)
+{
+	return !remote.here || (!is_device(remote.here) && !is_device(local));
+}
+
 HcclResult copy(bool put, const mapping &remote, void *local, u64 bytes, aclrtStream stream)
 {
 	if (!bytes)
 		return HCCL_SUCCESS;
-	if (!remote.here)
-		return copy_by_kernel(put, remote, static_cast<char *>(local), bytes, stream);
+	if (needs_kernel(remote, local))
+		return copy_by_kernel(put, remote.here ? mapping{nullptr, number(remote.here), getpid()} : remote,
+				      static_cast<char *>(local), bytes, stream);
 	void *const to = put ? remote.here : local, *const from = put ? local : remote.here;
 	if (aclError code = aclrtMemcpyAsync(to, bytes, from, bytes, ACL_MEMCPY_DEFAULT, stream))
 		return acl_failed("aclrtMemcpyAsync", code);

@@ -95,6 +95,10 @@ private:
 	std::vector<import> all_;
 };
 
+/* HCCL_E_PARA: a part of it is not there, as far as its ends show. */
+HcclResult check_local(const void *at, u64 bytes);
+/* True: the copy waits for the stream, and is made by the calling thread. */
+bool needs_kernel(const mapping &remote, const void *local);
 /* Between a range of another side and memory of this process, in the stream's order. */
 HcclResult copy(bool put, const mapping &remote, void *local, u64 bytes, aclrtStream stream);
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstring>
 #include <hccl_one_sided_services.h>
+#include <mutex>
 
 namespace usdma::hcomm {
 namespace {
@@ -459,6 +460,8 @@ HcclResult find_range(const side &s, const HcclOneSideOpDesc &d, u32 rank, range
 	    !s.there.find(0, number_of(d.remoteAddr), bytes, &out->remote))
 		return because(HCCL_E_PARA, "%p: %llu elements from there are not in memory that rank %u gave",
 			       d.remoteAddr, static_cast<unsigned long long>(d.count), rank);
+	if (HcclResult ret = check_local(d.localAddr, bytes))
+		return ret;
 	out->remote.pid = s.to.pid();
 	out->local = d.localAddr;
 	out->bytes = bytes;
@@ -474,23 +477,54 @@ HcclResult check_batch(const comm *c, u32 rank, u32 n)
 	return hccl_comm::check_rank("remoteRank", rank, c->size);
 }
 
-HcclResult copy_all(bool put, side *s, u32 rank, const HcclOneSideOpDesc *desc, u32 n, aclrtStream stream)
+/* *waits: one is made by the calling thread, behind the stream's work. */
+HcclResult check_ranges(const side &s, const HcclOneSideOpDesc *desc, u32 n, u32 rank, bool *waits)
 {
-	range ranges[most_ranges];
-	const std::lock_guard hold(s->lock);
+	range r;
 
-	if (!s->to.is_connected())
+	if (!s.to.is_connected())
 		return because(HCCL_E_INTERNAL, "rank %u has exchanged no memory with this one: HcclCommPrepare()",
 			       rank);
-	for (u32 i = 0; i < n; i++)
-		if (HcclResult ret = find_range(*s, desc[i], rank, &ranges[i]))
+	for (u32 i = 0; i < n; i++) {
+		if (HcclResult ret = find_range(s, desc[i], rank, &r))
 			return ret;
-	if (s->to.lost())
-		return because(HCCL_E_REMOTE, "rank %u is lost", rank);
-	for (u32 i = 0; i < n; i++)
-		if (HcclResult ret = copy(put, ranges[i].remote, ranges[i].local, ranges[i].bytes, stream))
-			return s->to.copied(ret);
-	return HCCL_SUCCESS;
+		*waits |= r.bytes && needs_kernel(r.remote, r.local);
+	}
+	return s.to.lost() ? because(HCCL_E_REMOTE, "rank %u is lost", rank) : HCCL_SUCCESS;
+}
+
+/* Without the lock while it waits for the stream, which may wait for another thread's call. */
+HcclResult copy_range(bool put, const range &r, aclrtStream stream, std::unique_lock<std::mutex> &hold)
+{
+	const bool waits = needs_kernel(r.remote, r.local);
+
+	if (waits)
+		hold.unlock();
+	const HcclResult ret = copy(put, r.remote, r.local, r.bytes, stream);
+	if (waits)
+		hold.lock();
+	return ret;
+}
+
+HcclResult copy_all(bool put, side *s, u32 rank, const HcclOneSideOpDesc *desc, u32 n, aclrtStream stream)
+{
+	std::unique_lock hold(s->lock);
+	bool waits = false;
+	HcclResult ret = check_ranges(*s, desc, n, rank, &waits);
+
+	if (ret)
+		return ret;
+	if (waits && hccl_comm::capturing(stream))
+		return hccl_comm::capture_failed(
+			stream, because(HCCL_E_NOT_SUPPORT, "a graph cannot record copies of host memory"));
+	for (u32 i = 0; i < n && !ret; i++) {
+		range r;
+
+		/* Again: another thread may have taken the memory back meanwhile. */
+		ret = find_range(*s, desc[i], rank, &r);
+		ret = ret ? ret : copy_range(put, r, stream, hold);
+	}
+	return s->to.copied(ret);
 }
 
 HcclResult batch(bool put, HcclComm handle, u32 rank, const HcclOneSideOpDesc *desc, u32 n, aclrtStream stream)

@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 using namespace usdma::test;
@@ -54,6 +55,7 @@ struct shared {
 	HcclRootInfo root;
 	std::uint32_t rooted, joined, go;
 	char path[64]; /* of a rank table */
+	pid_t child;   /* of the rank that is lost */
 };
 inline shared *common;
 

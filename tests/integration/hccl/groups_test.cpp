@@ -67,6 +67,7 @@ bool refuses_arguments(rank_of &r)
 	HcclSendRecvItem self = {HCCL_SEND, a.at, 1, f32, r.rank};
 	const uint64_t counts[64] = {}, many[64] = {1000, 1000, 1000, 1000};
 	char pageable[64];
+	void *pinned;
 
 	MUST(HcclAllReduce(nullptr, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PTR);
 	MUST(says(HCCL_E_PTR, "HcclAllReduce", "sendBuf is NULL"));
@@ -80,7 +81,13 @@ bool refuses_arguments(rank_of &r)
 	MUST(HcclAllReduce(a.at, a.at, ~0ull, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
 	MUST(HcclAllReduce(a.at, a.at, 10000, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
 	MUST(says(HCCL_E_PARA, "HcclAllReduce", "exceeds its block"));
-	MUST(HcclAllReduce(pageable, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
+	GOOD(aclrtMallocHost(&pinned, 64));
+	for (void *other :
+	     {static_cast<void *>(pageable), pinned, static_cast<void *>(static_cast<char *>(a.at) + 2)}) {
+		MUST(HcclAllReduce(other, a.at, 1, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
+		MUST(HcclAllReduce(a.at, other, 1, f32, sum, r.comm, r.stream) == HCCL_E_PARA);
+	}
+	GOOD(aclrtFreeHost(pinned));
 	MUST(HcclBroadcast(a.at, 1, f32, ranks, r.comm, r.stream) == HCCL_E_PARA);
 	MUST(says(HCCL_E_PARA, "HcclBroadcast", "root is"));
 	MUST(HcclBatchSendRecv(&self, 1, r.comm, r.stream) == HCCL_E_PARA); /* and does not receive it */
@@ -299,6 +306,19 @@ bool begin_sum(const rank_of &r, const floats &a, bool recorded)
 	return true;
 }
 
+/* It keeps copies of this process's sockets, but not of the test's output. */
+pid_t child_with_copies()
+{
+	const pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	for (;;)
+		pause();
+}
+
 /* The others wait for the rank `go`, which does nothing: they get an error with its cause, and their streams stop. */
 bool misses(rank_of &r, HcclResult why, bool recorded)
 {
@@ -306,6 +326,8 @@ bool misses(rank_of &r, HcclResult why, bool recorded)
 	HcclResult error = HCCL_SUCCESS;
 
 	MUST(r.rank == common->go || begin_sum(r, a, recorded));
+	if (r.rank == common->go)
+		common->child = child_with_copies();
 	count_up(&common->joined);
 	for (int s = 0; r.rank == common->go && s < 60; s++)
 		sleep(1); /* until it is killed */
@@ -385,6 +407,8 @@ void lose(uint32_t victim, work what, int signal, bool goes_on = false)
 			assert_int_equal(status_of(pids[rank]), 0);
 	if (getenv("USDMA_TEST_LIMITS"))
 		assert_in_range(time(nullptr) - at, 0, 20);
+	if (common->child)
+		kill(std::exchange(common->child, 0), SIGKILL);
 	kill(pids[victim], goes_on ? SIGCONT : SIGKILL);
 	const int status = status_of(pids[victim]);
 	assert_true(goes_on ? status == 0 : WIFSIGNALED(status));
@@ -433,6 +457,45 @@ void each_rank_is_stopped_at_work(void **)
 		for (bool goes_on : {false, true})
 			lose(victim, sums_until_it_fails, SIGSTOP, goes_on);
 	unsetenv("HCCL_EXEC_TIMEOUT");
+}
+
+/* A copy of rank 0's device fails, before or after its monitor sees it: no rank takes what it has for the sum. */
+bool is_told(rank_of &r, bool recorded)
+{
+	floats a(1 << 20);
+	HcclResult error = HCCL_SUCCESS;
+
+	/* The group may have failed by now. */
+	const bool begun = begin_sum(r, a, recorded);
+	const aclError code = aclrtSynchronizeStreamWithTimeout(r.stream, 60000);
+	MUST(!begun || code == ACL_ERROR_RT_STREAM_ABORT || (!r.rank && code == ACL_ERROR_RT_SYS_DMA));
+	MUST(eventually([&] { return HcclGetCommAsyncError(r.comm, &error) || error; }));
+	MUST(error == (r.rank ? HCCL_E_REMOTE : HCCL_E_RUNTIME));
+	count_up(&common->joined);
+	return eventually([] { return read_word(&common->joined) == ranks; });
+}
+
+bool is_told_of_a_call(rank_of &r)
+{
+	return is_told(r, false);
+}
+
+bool is_told_of_a_replay(rank_of &r)
+{
+	return is_told(r, true);
+}
+
+void a_copy_fails(void **)
+{
+	const std::vector<std::string> given = devices;
+
+	/* A server's device has no access to one of another kind. */
+	devices.assign(ranks, "sim:mem=64M:engines=1:channels=4");
+	devices[0] += ":faults=fail@9";
+	for (work what : {is_told_of_a_call, is_told_of_a_replay})
+		for (pid_t pid : start_all([=](uint32_t rank) { return comes_back(rank, what); }))
+			assert_int_equal(status_of(pid), 0);
+	devices = given;
 }
 
 /* ---- joining ------------------------------------------------------------------------------------------------- */
@@ -1027,17 +1090,17 @@ int main()
 		cmocka_unit_test(each_rank_is_killed_at_work), cmocka_unit_test(each_rank_is_stopped_at_work),
 		cmocka_unit_test(each_rank_joins_late),        cmocka_unit_test(a_rank_does_not_come),
 		cmocka_unit_test(a_joining_rank_is_killed)};
-	const CMUnitTest tests[] = {cmocka_unit_test(refused_calls_leave_the_group),
-				    cmocka_unit_test(products_have_rules), cmocka_unit_test(buffers_have_the_size),
-				    cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_is_killed_in_a_graph),
-				    cmocka_unit_test(groups_by_rank_tables), cmocka_unit_test(wrong_rank_tables),
-				    cmocka_unit_test(parts_of_groups), cmocka_unit_test(a_group_recovers),
-				    cmocka_unit_test(groups_keep_arrays), cmocka_unit_test(groups_share_a_stream),
-				    /* From here on this process uses the library, and must not fork. */
-				    cmocka_unit_test(wrong_groups), cmocka_unit_test(many_root_infos),
-				    cmocka_unit_test(a_stale_handle), cmocka_unit_test(destroyed_while_it_is_used),
-				    cmocka_unit_test(one_thread_is_all_ranks), cmocka_unit_test(resumed_again),
-				    cmocka_unit_test(wrong_devices)};
+	const CMUnitTest tests[] = {
+		cmocka_unit_test(refused_calls_leave_the_group), cmocka_unit_test(products_have_rules),
+		cmocka_unit_test(buffers_have_the_size), cmocka_unit_test(a_rank_is_killed),
+		cmocka_unit_test(a_rank_is_killed_in_a_graph), cmocka_unit_test(a_copy_fails),
+		cmocka_unit_test(groups_by_rank_tables), cmocka_unit_test(wrong_rank_tables),
+		cmocka_unit_test(parts_of_groups), cmocka_unit_test(a_group_recovers),
+		cmocka_unit_test(groups_keep_arrays), cmocka_unit_test(groups_share_a_stream),
+		/* From here on this process uses the library, and must not fork. */
+		cmocka_unit_test(wrong_groups), cmocka_unit_test(many_root_infos), cmocka_unit_test(a_stale_handle),
+		cmocka_unit_test(destroyed_while_it_is_used), cmocka_unit_test(one_thread_is_all_ranks),
+		cmocka_unit_test(resumed_again), cmocka_unit_test(wrong_devices)};
 
 	prepare_ranks();
 	return getenv("USDMA_TEST_LIMITS") ? cmocka_run_group_tests_name("hccl_groups", limits, nullptr, nullptr) :

@@ -10,6 +10,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 KINDS = ("missing step", "lost error", "missing check", "condition", "boundary", "off by one", "after a failure", "other process", "wake-up", "order")
+OPTIMISER = ("maybe-uninitialized", "uninitialized", "array-bounds", "stringop-overflow", "null-dereference")  # warns in those headers, too
 MOST = 4096  # numbers, and bytes of MUTANT_REACHED
 # Included by each changed source.  MUTANT is read once, when a library or a program is loaded: the number of the active
 # defect; -1: none, but MUTANT_REACHED, a file of a byte for each, notes which ones would have run.  System calls by number:
@@ -133,18 +134,24 @@ def _change(top, name, some):
             raise Bad(f"{d.where} and {other.where} overlap")
     for at, d in changes:
         text = text[:at] + d.switched() + text[at + len(d.old):]
-    # 3: as a header of the system, without warnings, which the defects may cause
-    return f'#include "mutant.h"\n# 1 "{name}" 3\n{text}'
+    quiet = "".join(f'#pragma GCC diagnostic ignored "-W{w}"\n' for w in OPTIMISER)
+    return f'#pragma GCC system_header\n{quiet}#line 1 "{name}"\n{text}'
 
 
 def copy_tree(top, to, defects):
-    """The tree, also what is not in git's index yet, with the defects; files that are the same are left alone: a short build."""
+    """
+    The tree, also what is not in git's index yet, with the defects; files that are the same are left alone: a short build.
+    A source with defects is a header of the system, without warnings, which the defects may cause.
+    """
     changed = mutated(top, defects)
     names = subprocess.run(["git", "-C", top, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
     for name in names:
         source, target = os.path.join(top, name), os.path.join(to, name)
         if os.path.isfile(source):
-            put(target, changed[name].encode() if name in changed else None, source)
+            text, own = changed.get(name), name.endswith(".cpp")
+            put(target, text and ('#include "mutant.h"\n' + (f'#include "{os.path.basename(name)}.inc"\n' if own else text)).encode(), source)
+            if text and own:
+                put(target + ".inc", text.encode())
     put(os.path.join(to, "mutant.h"), SWITCH.encode())
 
 

@@ -30,7 +30,7 @@ CYCLES = (
 
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 # A function of a header, not static; and any function that is declared or defined, members as well.
-DECLARED = re.compile(r"^(?!static\b|typedef\b|using\b|return\b)[A-Za-z_][\w:<>*&, \[\]]*?[ *&](\w+_\w+)\((?![^;{]*\{)", re.M)
+DECLARED = re.compile(r"^(?!static\b|typedef\b|using\b|return\b)[A-Za-z_][\w:<>*&, \[\]]*?[ *&](\w+_\w+)\(", re.M)
 OWN = re.compile(r"^[ \t]*(?!return\b|else\b)[A-Za-z_][\w:<>*&,\[\]]*[ \w:<>*&,\[\]]*[ *&:](\w+)\(", re.M)
 CALLED = re.compile(r"(?<![\w.>:])(?:\w+::)?(\w+_\w+)\(")
 

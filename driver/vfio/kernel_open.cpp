@@ -27,6 +27,11 @@ struct opened_device {
 
 } // namespace
 
+static int get_device(int group, const char *name)
+{
+	return retry_locked([=] { return fd_above_stdio(ioctl(group, VFIO_GROUP_GET_DEVICE_FD, name)); });
+}
+
 static int open_by_group(const pci::function &f, const kernel_options &opt, opened_device *out)
 {
 	const std::string name = address_format(f.addr);
@@ -35,9 +40,7 @@ static int open_by_group(const pci::function &f, const kernel_options &opt, open
 
 	if (err)
 		return err;
-	const int fd = retry_locked([&] { return ioctl(group->fd(), VFIO_GROUP_GET_DEVICE_FD, name.c_str()); });
-
-	out->fd.reset(fd_above_stdio(fd));
+	out->fd.reset(get_device(group->fd(), name.c_str()));
 	if (!out->fd.valid() && errno == ENODEV)
 		return fail(ENOTCONN, "%s is not bound to vfio-pci (any more): usdmactl bind %s", name.c_str(),
 			    name.c_str());

@@ -230,7 +230,7 @@ int until_next_check(comm *c, int left)
 	return left < 0 ? in_operation_ms : std::min(left, in_operation_ms);
 }
 
-/* Until the end, or an error. fds: sockets, wake, and the processes at the other ends. */
+/* Until the end, or an error. fds: sockets, wake, and the processes of the peers. */
 HcclResult monitor_group(comm *c, pollfd *fds)
 {
 	const u32 n = c->socket_count;
@@ -368,8 +368,8 @@ void monitor_end(comm *c)
 }
 
 /*
- * Work behind a failure of the operation does not run: it would tell the others that their data is there. hcomm has its
- * streams in ACL_STOP_ON_FAILURE for that (stream.cc, Stream::InitStream of hicann/hcomm).
+ * Work behind a failure of the operation does not run: it would report to the others that their data is there. hcomm
+ * has its streams in ACL_STOP_ON_FAILURE for that (stream.cc, Stream::InitStream of hicann/hcomm).
  */
 static int stop_from_here(const void *, core::stream *s)
 {

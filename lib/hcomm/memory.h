@@ -95,7 +95,7 @@ private:
 	std::vector<import> all_;
 };
 
-/* HCCL_E_PARA: a part of it is not there, as far as its ends show. */
+/* HCCL_E_PARA: a part of it is not there, as far as its first and last byte show. */
 HcclResult check_local(const void *at, u64 bytes);
 /* True: the copy waits for the stream, and is made by the calling thread. */
 bool needs_kernel(const mapping &remote, const void *local);

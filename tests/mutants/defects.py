@@ -134,8 +134,8 @@ def _change(top, name, some):
             raise Bad(f"{d.where} and {other.where} overlap")
     for at, d in changes:
         text = text[:at] + d.switched() + text[at + len(d.old):]
-    quiet = "".join(f'#pragma GCC diagnostic ignored "-W{w}"\n' for w in OPTIMISER)
-    return f'#pragma GCC system_header\n{quiet}#line 1 "{name}"\n{text}'
+    ignored = "".join(f'#pragma GCC diagnostic ignored "-W{w}"\n' for w in OPTIMISER)
+    return f'#pragma GCC system_header\n{ignored}#line 1 "{name}"\n{text}'
 
 
 def copy_tree(top, to, defects):

@@ -71,8 +71,8 @@ def missing_includes(files):
     own = {path: set(OWN.findall(text)) for path, text in code.items()}
     for path, text in code.items():
         seen = {path} | reach_of(path, includes)
-        known = set().union(*(own.get(u, ()) for u in seen))
-        for name in sorted(set(CALLED.findall(text)) - known):
+        declared = set().union(*(own.get(u, ()) for u in seen))
+        for name in sorted(set(CALLED.findall(text)) - declared):
             if len(headers.get(name, ())) == 1 and layer_of(min(headers[name])[:-2]) <= layer_of(os.path.splitext(path)[0]):
                 yield path, name, min(headers[name])
 

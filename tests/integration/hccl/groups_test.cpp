@@ -460,7 +460,7 @@ void each_rank_is_stopped_at_work(void **)
 }
 
 /* A copy of rank 0's device fails, before or after its monitor sees it: no rank takes what it has for the sum. */
-bool is_told(rank_of &r, bool recorded)
+bool sees_failure(rank_of &r, bool recorded)
 {
 	floats a(1 << 20);
 	HcclResult error = HCCL_SUCCESS;
@@ -475,14 +475,14 @@ bool is_told(rank_of &r, bool recorded)
 	return eventually([] { return read_word(&common->joined) == ranks; });
 }
 
-bool is_told_of_a_call(rank_of &r)
+bool sees_failure_of_call(rank_of &r)
 {
-	return is_told(r, false);
+	return sees_failure(r, false);
 }
 
-bool is_told_of_a_replay(rank_of &r)
+bool sees_failure_of_replay(rank_of &r)
 {
-	return is_told(r, true);
+	return sees_failure(r, true);
 }
 
 void a_copy_fails(void **)
@@ -492,7 +492,7 @@ void a_copy_fails(void **)
 	/* A server's device has no access to one of another kind. */
 	devices.assign(ranks, "sim:mem=64M:engines=1:channels=4");
 	devices[0] += ":faults=fail@9";
-	for (work what : {is_told_of_a_call, is_told_of_a_replay})
+	for (work what : {sees_failure_of_call, sees_failure_of_replay})
 		for (pid_t pid : start_all([=](uint32_t rank) { return comes_back(rank, what); }))
 			assert_int_equal(status_of(pid), 0);
 	devices = given;

@@ -134,8 +134,7 @@ int stream_destroy_force(const void *handle)
 	grace_wait();
 	call_group_drop(s);
 	const int err = stream_abort(s);
-	/* What the device did not drop completes, at the latest by its reset: the next stream may get the number and queue.
-	 */
+	/* What is not dropped completes, at the latest by a reset: the next stream may get the number and the queue. */
 	if (err)
 		hwq_wait(s->ln, s->last, deadline::in_ms(hang_over_ms()), wait_mode::hybrid);
 	s->calls.drain();

@@ -196,8 +196,10 @@ static int abort_joined(const model *m, int err)
 	const saved_error saved;
 
 	for (const auto &b : m->streams)
-		if (b->launch_stream)
+		if (b->launch_stream) {
+			core::call_group_drop(b->launch_stream);
 			core::stream_abort(b->launch_stream);
+		}
 	return saved.again(err);
 }
 

@@ -75,6 +75,7 @@ int usdma_device_free(void *ptr)
 
 int usdma_pointer_get_info(const void *ptr, struct usdma_pointer_info *info)
 {
+	const no_cancel no_exit;
 	struct usdma_pointer_info v = {};
 
 	need_pointer(info);

@@ -213,7 +213,9 @@ int usdma_completion_take_error(usdma_completion *completion, struct usdma_error
 	struct completion *c = to_completion(completion);
 	if (const int err = check_ended(__func__, c))
 		return err;
-	core::stream_mark_take_error(&c->mark, &e);
+	/* A device that signals what has not completed. */
+	if (unlikely(core::stream_mark_take_error(&c->mark, &e) == -EAGAIN))
+		return fail(EAGAIN, "%s: the work has not ended", __func__);
 	struct usdma_error_info v = native::info_of(e, -e.err);
 	return native::give(__func__, info, v);
 }

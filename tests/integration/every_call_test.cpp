@@ -148,20 +148,27 @@ static void in_children(void **)
 }
 
 /* Results of calls that create something, in a child that shares the memory. */
-static int results_of_sharing[4];
+static int results_of_sharing[8];
 
 static int create_all(void *arg)
 {
 	const world &w = *static_cast<world *>(arg);
 	usdma_completion *completion;
+	usdma_completion_set *set;
 	usdma_stream *stream;
+	usdma_event *event;
 	usdma_device *dev;
+	usdma_file *file;
 	void *block;
 
 	results_of_sharing[0] = usdma_open_index(0, &dev);
 	results_of_sharing[1] = usdma_host_alloc(nullptr, size, &block);
 	results_of_sharing[2] = usdma_stream_create(w.dev, nullptr, &stream);
 	results_of_sharing[3] = usdma_completion_create(&completion);
+	results_of_sharing[4] = usdma_completion_set_create(w.stream, &set);
+	results_of_sharing[5] = usdma_device_alloc(w.dev, size, &block);
+	results_of_sharing[6] = usdma_event_create(w.dev, 0, &event);
+	results_of_sharing[7] = usdma_file_import(w.dev, STDIN_FILENO, 0, &file);
 	return 0;
 }
 

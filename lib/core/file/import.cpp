@@ -156,6 +156,8 @@ static int file_open(file *f, int fd, file_access access)
 
 int file_import(device *dev, int fd, file_access access, void **out)
 {
+	if (is_other_process())
+		return fail_forked();
 	file *f = files->get();
 
 	if (!f)

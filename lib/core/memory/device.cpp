@@ -304,7 +304,7 @@ int device_alloc(device *dev, u64 size, page_policy policy, u64 *out)
 	const no_cancel scope;
 	u64 offset;
 
-	if (forked())
+	if (is_other_process())
 		return fail_forked();
 	if (!size)
 		return fail(EINVAL, "device memory of 0 bytes: size is 0");

@@ -19,6 +19,8 @@ static u32 next_event_id;
 
 int event_create(device *dev, u32 flags, event **out)
 {
+	if (is_other_process())
+		return fail_forked();
 	event *e = all_events->get();
 
 	if (!e)

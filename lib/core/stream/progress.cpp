@@ -492,6 +492,9 @@ int start()
 {
 	if (progress->started)
 		return 0;
+	/* A thread of a child that shares the memory would end with the child. */
+	if (is_other_process())
+		return fail_forked();
 	if (progress->wake_fd < 0)
 		progress->wake_fd = eventfd_make();
 	if (progress->wake_fd < 0)

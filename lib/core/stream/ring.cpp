@@ -98,6 +98,8 @@ int stream_signal_ring(stream *s, const ring_read &read, stream_mark *mark, ring
 
 int set_signals_open(stream *s, set_signals *out)
 {
+	if (is_other_process())
+		return fail_forked();
 	out->dev = s->dev;
 	out->ln = s->ln;
 	out->opening = s->dev->opening;
@@ -115,9 +117,11 @@ int set_signals_open(stream *s, set_signals *out)
 
 void set_signals_close(set_signals *set)
 {
-	/* A delivery that has ended its mark is about to return. */
+	const timespec nap = {0, 50 * 1000};
+
+	/* A delivery that has ended its mark is about to return, in a thread of another priority perhaps. */
 	while (load_acquire(&set->calls))
-		sched_yield();
+		nanosleep(&nap, nullptr);
 	if (set->by_device)
 		signal_release(set->by_device);
 	set->by_device = nullptr;

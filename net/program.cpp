@@ -377,9 +377,10 @@ void program::peer_came(u32 slot, const u8 host[id_len])
 }
 
 /* A message of send() is over. */
-static void count(const std::shared_ptr<u8> &from)
+void program::count(const std::shared_ptr<u8> &from)
 {
 	fetch_add_release(reinterpret_cast<u64 *>(from.get()), u64(1));
+	ring();
 }
 
 void program::peer_gone(u32 slot, int err)
@@ -389,7 +390,7 @@ void program::peer_gone(u32 slot, int err)
 		if (o.slot == slot)
 			note_lost(o, lost_error(err));
 	std::erase_if(opened_, [=](const auto &o) { return o.second.slot == slot; });
-	std::erase_if(sendings_, [=](const auto &s) {
+	std::erase_if(sendings_, [=, this](const auto &s) {
 		if (s.second.slot == slot)
 			count(s.second.from);
 		return s.second.slot == slot;
@@ -487,7 +488,10 @@ int program::send_data(const helper_request &r)
 	u64 size = 0;
 
 	const std::shared_ptr<u8> from = exports_.own(r.local, &size);
-	if (!from || size < sizeof(u64) || r.length > part_most || !range_within(r.local_offset, r.length, size) ||
+	/* It was withdrawn: nobody counts. */
+	if (!from)
+		return 0;
+	if (size < sizeof(u64) || r.length > part_most || !range_within(r.local_offset, r.length, size) ||
 	    r.signal % sizeof(u64) || sendings_.size() >= sendings_most)
 		return fail(EPROTO, "malformed data to be sent");
 	if (it == opened_.end()) {

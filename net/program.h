@@ -82,6 +82,7 @@ private:
 	int send_data(const core::helper_request &r);
 	int take_bell(const core::helper_request &r, const unique_fd &fd);
 	bool on_sent_ack(const incoming &in);
+	void count(const std::shared_ptr<u8> &from);
 	void note_lost(const opened &o, int err);
 	void ring_bell();
 	int find_link(const core::helper_request &r, link **out);

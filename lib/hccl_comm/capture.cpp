@@ -99,20 +99,4 @@ HcclResult capture_failed(aclrtStream stream, HcclResult ret)
 	return ret;
 }
 
-HcclResult wait_for_last(comm *c, aclrtStream stream)
-{
-	if (!c->last.stream || c->last.stream == stream)
-		return HCCL_SUCCESS;
-	if (aclError code = aclrtStreamWaitEvent(stream, c->done))
-		return acl_failed("aclrtStreamWaitEvent", code);
-	return HCCL_SUCCESS;
-}
-
-HcclResult record_done(comm *c, aclrtStream stream)
-{
-	if (aclError code = aclrtRecordEvent(c->done, stream))
-		return acl_failed("aclrtRecordEvent", code);
-	return HCCL_SUCCESS;
-}
-
 } // namespace usdma::hccl_comm

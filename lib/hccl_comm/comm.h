@@ -97,6 +97,12 @@ struct operation {
 	bool replayed = false;
 };
 
+/* The last one of a stream, at whose end the event is recorded. */
+struct stream_end {
+	operation last;
+	aclrtEvent done = nullptr;
+};
+
 /* A symmetric window: memory of this rank that the program has registered. */
 struct window {
 	HcclCommSymWindow handle;
@@ -146,9 +152,8 @@ struct comm {
 	std::unique_ptr<peer[]> peers;        /* by rank; the own one is unused */
 	std::unique_ptr<remote_group> remote; /* this rank has peers on other machines */
 
-	void *reducer = nullptr;   /* an HcclDispatcher */
-	aclrtEvent done = nullptr; /* recorded at the end of each operation */
-	bool owns_device = false;  /* HcclCommInitAll() set it */
+	void *reducer = nullptr;  /* an HcclDispatcher */
+	bool owns_device = false; /* HcclCommInitAll() set it */
 
 	std::mutex monitoring;           /* starts and stops of the monitor; outside state */
 	std::mutex order;                /* of operations */
@@ -157,7 +162,8 @@ struct comm {
 	std::mutex state;                /* the next ones; innermost */
 	HcclResult error = HCCL_SUCCESS; /* the first */
 	cause why;                       /* of error */
-	operation active, last;          /* being put into its stream; complete there when done is */
+	operation active;                /* being put into its stream */
+	std::vector<stream_end> streams; /* of those whose last one may not be complete; the newest is the last */
 	u64 due = 0;                     /* when the last operation has taken too long */
 	bool idle = true;                /* the monitor sleeps without a time limit */
 	bool suspended = false;
@@ -310,8 +316,20 @@ HcclResult capture_begin(comm *c, aclrtStream stream);
 HcclResult capture_end(comm *c, aclrtStream stream);
 /* Recording failed: the capture has failed. Returns ret. */
 HcclResult capture_failed(aclrtStream stream, HcclResult ret);
-/* Order: behind the last operation; before the next one. */
+
+/* ---- order.cpp ----------------------------------------------------------------------------------------- */
+
+/* Behind the last operation; before the next one. */
 HcclResult wait_for_last(comm *c, aclrtStream stream);
 HcclResult record_done(comm *c, aclrtStream stream);
+/* Whether the newest one is complete; an error: one has failed. Under state. */
+HcclResult check_streams(const comm *c, bool *complete);
+/*
+ * The one that is active, then those that are not complete, the newest first: each comes before what it waits for. None
+ * of them: no stream. False: no more.
+ */
+bool next_pending(comm *c, u32 i, operation *out);
+/* Their events. */
+void drop_streams(comm *c);
 
 } // namespace usdma::hccl_comm

@@ -23,7 +23,7 @@
 namespace usdma::hccl_comm {
 namespace {
 
-constexpr u64 count_bytes = 256, page = 4096, slot_align = 512, leave_ms = 5000;
+constexpr u64 count_bytes = 256, page = 4096, slot_align = 512, leave_ms = 5000, least_lost_ms = 2000;
 
 /* ---- the block ------------------------------------------------------------------------------------------- */
 
@@ -131,24 +131,30 @@ int write_now(void *arg)
 	return 1;
 }
 
-void drop_step(void *arg)
+template <class S> void drop_step(void *arg)
 {
-	auto *const m = static_cast<message_step *>(arg);
+	auto *const step = static_cast<S *>(arg);
 
-	fetch_sub_release(&m->g->gates, 1u);
-	delete m;
+	fetch_sub_release(&step->g->gates, 1u);
+	delete step;
 }
 
+template <class S>
+int push_step(core::stream *s, const S &step, int (*check)(void *arg), const core::seen_word *seen, u8 by)
+{
+	auto *const own = new (std::nothrow) S(step);
+
+	if (!own)
+		return no_memory("a step of another machine's");
+	fetch_add_relaxed(&own->g->gates, 1u);
+	return core::stream_wait_check(s, check, drop_step<S>, own, deadline::never(), seen, by);
+}
+
+/* A message that does not fit into the socket is tried again by each pass. */
 int push_message(const void *args, core::stream *s)
 {
-	auto *const m = new (std::nothrow) message_step(*static_cast<const message_step *>(args));
-
-	if (!m)
-		return no_memory("a message to another machine");
-	fetch_add_relaxed(&m->g->gates, 1u);
-	/* A message that does not fit into the socket is tried again by each pass. */
-	return core::stream_wait_check(s, write_now, drop_step, m, deadline::never(), &core::seen_nothing,
-				       core::changed_by_others);
+	return push_step(s, *static_cast<const message_step *>(args), write_now, &core::seen_nothing,
+			 core::changed_by_others);
 }
 
 HcclResult push(work *w, const message_step &m)
@@ -159,29 +165,35 @@ HcclResult push(work *w, const message_step &m)
 	return HCCL_SUCCESS;
 }
 
+struct wait_step {
+	remote_group *g;
+	u64 *word;
+};
+
 int take_word(void *arg)
 {
 	u64 one = 1;
 
-	return cmpxchg_acq_rel(static_cast<u64 *>(arg), &one, u64(0));
+	return cmpxchg_acq_rel(static_cast<wait_step *>(arg)->word, &one, u64(0));
 }
 
-/* The race check does not see what other programs write. */
+/* The race check does not see what other programs write. An engine that waits keeps the memory registered. */
 int push_wait(const void *args, core::stream *s)
 {
-	u64 *const word = *static_cast<u64 *const *>(args);
+	const auto *const w = static_cast<const wait_step *>(args);
 
 	if (!s->order)
-		if (const int err = core::take_value_async(s, word, 1, true); err <= 0)
+		if (const int err = core::take_value_async(s, w->word, 1, true); err <= 0)
 			return err;
-	return core::stream_wait_check(s, take_word, nullptr, word, deadline::never(), nullptr,
-				       core::changed_by_library);
+	return push_step(s, *w, take_word, nullptr, core::changed_by_library);
 }
 
 HcclResult wait_for(work *w, u64 *word)
 {
+	const wait_step step = {w->c->remote.get(), word};
+
 	w->c->touched = true;
-	if (aclError code = usdma_acl_submit("a wait for another machine", w->stream, push_wait, &word, sizeof(word)))
+	if (aclError code = usdma_acl_submit("a wait for another machine", w->stream, push_wait, &step, sizeof(step)))
 		return acl_failed("a wait for another machine", code);
 	return HCCL_SUCCESS;
 }
@@ -263,13 +275,29 @@ HcclResult remote_import(comm *c, const rank_info *all, peer *p, const remote_in
 		       because(HCCL_E_REMOTE, "rank %u has other memory than another rank: another version?", rank);
 }
 
-/* Words for all peers that can be reached, then their answers. */
+/* Until what was sent is there, or a rank or the helper is lost. */
+static void wait_answers(comm *c, deadline until)
+{
+	remote_group *const g = c->remote.get();
+
+	for (u32 rings = core::helper_rings(g->by); !until.passed() && !remote_check(c);
+	     rings = core::helper_rings(g->by)) {
+		if (load_acquire(reinterpret_cast<u64 *>(g->block)) >= load_acquire(&g->sent))
+			return;
+		(void)core::helper_wait(g->by, rings, &g->pulse, until);
+	}
+}
+
+/* Words for all peers that can be reached, which so know that they have all; without the word this rank is lost. */
 void remote_leave(comm *c)
 {
 	remote_group *const g = c->remote.get();
-	const deadline until = deadline::in_ms(leave_ms);
 
-	for (u32 r = 0; g && r < c->size; r++) {
+	if (!g || !g->block)
+		return;
+	const deadline until = deadline::in_ms(std::max<u64>(core::config_get().net_lost_ms, least_lost_ms));
+	wait_answers(c, until);
+	for (u32 r = 0; r < c->size && !until.passed(); r++) {
 		const peer &p = c->peers[r];
 
 		if (!p.is_open || load_acquire(&words_of(c, p)->lost))
@@ -279,13 +307,7 @@ void remote_leave(comm *c)
 		while (!write_now(&m) && !core::helper_is_over(g->by) && !until.passed())
 			poll(nullptr, 0, 1);
 	}
-	while (g && g->block && !until.passed() && !remote_check(c)) {
-		const u32 rings = core::helper_rings(g->by);
-
-		if (load_acquire(reinterpret_cast<u64 *>(g->block)) >= load_acquire(&g->sent))
-			return;
-		(void)core::helper_wait(g->by, rings, &g->pulse, until);
-	}
+	wait_answers(c, until);
 }
 
 /* What a stream may still use stays for ever: it was aborted, so that is not to be. */
@@ -296,10 +318,10 @@ void remote_drop(comm *c)
 	for (u32 r = 0; g && r < c->size; r++)
 		if (c->peers[r].is_open)
 			core::helper_close(g->by, c->peers[r].opened);
-	if (g && *g->own.key)
-		core::helper_withdraw(g->own.key);
 	for (const deadline until = deadline::in_ms(leave_ms); g && load_acquire(&g->gates) && !until.passed();)
 		poll(nullptr, 0, 1);
+	if (g && *g->own.key)
+		core::helper_withdraw(g->own.key);
 	if (g && load_acquire(&g->gates)) {
 		(void)c->remote.release();
 		return;

@@ -96,7 +96,7 @@ HcclResult forget(comm *c)
 	c->stop = false;
 	c->error = HCCL_SUCCESS;
 	c->why = {};
-	c->active = c->last = {};
+	c->active = {};
 	c->idle = true;
 	return HCCL_SUCCESS;
 }

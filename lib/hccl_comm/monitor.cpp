@@ -59,16 +59,17 @@ HcclResult lost(comm *c, u32 socket)
 		       remote_host(c, socket).text);
 }
 
-HcclResult heard_failure(const comm *c, const notice &n)
+HcclResult heard_failure(comm *c, const notice &n)
 {
 	const u32 rank = n.rank < c->size ? n.rank : 0;
 	char about[96] = "";
 
+	c->about = n.about < c->size ? n.about : rank; /* which this rank reports */
 	if (n.about < c->size)
 		snprintf(about, sizeof(about), ": rank %u%s", n.about, remote_host(c, n.about).text);
 	return because(HCCL_E_REMOTE, "rank %u%s has failed: %d (%s%s)", n.rank, remote_host(c, rank).text, n.result,
 		       n.result == HCCL_E_TIMEOUT ? "an operation took too long" :
-		       n.result == HCCL_E_REMOTE  ? "it lost another rank" :
+		       n.result == HCCL_E_REMOTE  ? "a rank is lost" :
 		       n.result == HCCL_E_NETWORK ? "its usdma-net has ended" :
 						    "an operation failed in part",
 		       about);
@@ -90,37 +91,18 @@ HcclResult hear(comm *c, u32 socket, bool *left)
 	return heard_failure(c, n);
 }
 
-/* Aborts in the stream's context; true: there was something to abort. */
-bool abort_operation(comm *c, const operation &o, bool complete_if_done)
-{
-	aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_NOT_READY;
-
-	if (!o.stream)
-		return false;
-	if (complete_if_done)
-		(void)aclrtQueryEventStatus(c->done, &status);
-	if (status == ACL_EVENT_RECORDED_STATUS_COMPLETE)
-		return false;
-	(void)aclrtStreamAbort(o.stream);
-	return true;
-}
-
-/* In the monitor, which takes the context of each stream. */
+/* In the monitor, which takes the context of each stream. True: there was something to abort. */
 bool abort_pending(comm *c)
 {
-	operation active, last;
-	{
-		const std::lock_guard hold(c->state);
-
-		active = c->active;
-		last = c->last;
-	}
 	bool aborted = false;
+	operation o;
 
-	if (last.stream && !aclrtSetCurrentContext(last.context))
-		aborted |= abort_operation(c, last, !active.stream);
-	if (active.stream && active.stream != last.stream && !aclrtSetCurrentContext(active.context))
-		aborted |= abort_operation(c, active, false);
+	for (u32 i = 0; next_pending(c, i, &o); i++) {
+		if (!o.stream || aclrtSetCurrentContext(o.context))
+			continue;
+		(void)aclrtStreamAbort(o.stream);
+		aborted = true;
+	}
 	return aborted;
 }
 
@@ -180,25 +162,27 @@ HcclResult check_active(comm *c)
 /* Milliseconds until the last operation has taken too long; -1: it is complete, or has no limit. */
 HcclResult check_last(comm *c, int *left)
 {
-	aclrtEventRecordedStatus status = ACL_EVENT_RECORDED_STATUS_COMPLETE;
 	const std::lock_guard hold(c->state);
 	const u64 now = now_ns();
+	bool complete;
 
 	*left = -1;
-	if (const aclError code = c->last.stream ? aclrtQueryEventStatus(c->done, &status) : ACL_SUCCESS)
-		return acl_failed("an operation in its stream", code);
-	c->idle = status == ACL_EVENT_RECORDED_STATUS_COMPLETE && !c->active.stream;
+	if (HcclResult ret = check_streams(c, &complete))
+		return ret;
+	c->idle = complete && !c->active.stream;
 	if (c->idle || !c->wait_s)
 		return HCCL_SUCCESS;
 	*left = c->due <= now ? 0 : int(std::min<u64>((c->due - now) / ns_per_ms + 1, 3600 * 1000));
 	return *left ? HCCL_SUCCESS : too_late(c);
 }
 
-bool stopped(comm *c)
+/* Also by another thread. */
+HcclResult stored_error(comm *c, bool *stop)
 {
 	const std::lock_guard hold(c->state);
 
-	return c->stop;
+	*stop = c->stop;
+	return c->error;
 }
 
 /* An error: the group has failed. */
@@ -238,6 +222,7 @@ HcclResult monitor_group(comm *c, pollfd *fds)
 	for (;;) {
 		eventfd_t count;
 		int left;
+		bool stop;
 
 		if (HcclResult ret = check_last(c, &left))
 			return ret;
@@ -247,8 +232,8 @@ HcclResult monitor_group(comm *c, pollfd *fds)
 			continue;
 		if (fds[n].revents)
 			(void)eventfd_read(c->wake.get(), &count);
-		if (stopped(c))
-			return HCCL_SUCCESS;
+		if (HcclResult ret = stored_error(c, &stop); ret || stop)
+			return stop ? HCCL_SUCCESS : ret;
 		if (HcclResult ret = hear_all(c, fds, fds + n + 1))
 			return ret;
 		if (HcclResult ret = remote_check(c))
@@ -285,6 +270,15 @@ void wake_monitor(comm *c)
 		(void)eventfd_write(c->wake.get(), 1);
 }
 
+/* To abort what is in other streams; if it is to stop, it does so. */
+void wake_after_failure(comm *c)
+{
+	const std::lock_guard hold(c->state);
+
+	if (!c->stop)
+		wake_monitor(c);
+}
+
 /* Why no operation can begin; under state. */
 HcclResult check_state(const comm *c)
 {
@@ -305,6 +299,7 @@ bool fail_in_part(comm *c, HcclResult why)
 	if (first)
 		notify_failed(c, why);
 	(void)aclrtStreamAbort(c->active.stream); /* of this thread's context */
+	wake_after_failure(c);
 	return first;
 }
 
@@ -326,6 +321,7 @@ void fail_unfinished(comm *c)
 	const HcclResult why = because(HCCL_E_RUNTIME, "a replay of an operation failed in part");
 	if (store_error(c, why))
 		notify_failed(c, why);
+	wake_after_failure(c);
 	(void)aclrtGetCurrentContext(&here);
 	if (!aclrtSetCurrentContext(o.context))
 		(void)aclrtStreamAbort(o.stream);
@@ -418,12 +414,13 @@ HcclResult operation_begin(comm *c, aclrtStream stream, bool replayed)
 HcclResult operation_end(comm *c, HcclResult ret)
 {
 	(void)usdma_acl_submit("the end of an operation", c->active.stream, stop_to_here, "", 0);
-	const bool first = ret && c->touched && fail_in_part(c, ret);
+	bool stop;
+	/* If the group has failed meanwhile, what came into the stream after its abort has no end. */
+	const HcclResult failed = ret ? ret : stored_error(c, &stop);
+	const bool first = failed && c->touched && fail_in_part(c, failed);
 	const std::lock_guard hold(c->state);
-	if (!ret) {
-		c->last = c->active;
+	if (!ret)
 		c->due = now_ns() + c->wait_s * ns_per_s;
-	}
 	c->active = {};
 	/* A task that the monitor's abort of the stream stopped: the cause is the group's. */
 	return ret && (first || ret != HCCL_E_RUNTIME || !c->error) ? ret : check_state(c);

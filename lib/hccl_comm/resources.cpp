@@ -104,6 +104,17 @@ bool is_remote(const comm *c, const rank_info &other)
 	return memcmp(other.host, c->own.host, sizeof(other.host)) != 0;
 }
 
+/* What the accepting rank has sent of all. */
+HcclResult check_ranks(const comm *c, const rank_info *all)
+{
+	for (u32 r = 0; r < c->size; r++)
+		if (all[r].rank != r || !all[r].slot_bytes || all[r].slot_bytes % slot_align ||
+		    (r == c->rank && is_remote(c, all[r])))
+			return because(HCCL_E_REMOTE,
+				       "rank %u sends something else than another rank: another version?", r);
+	return HCCL_SUCCESS;
+}
+
 void destroy(aclrtNotify notify)
 {
 	if (notify)
@@ -154,8 +165,6 @@ HcclResult enable_both(s32 own, s32 other)
 
 HcclResult make_resources(comm *c)
 {
-	if (aclError code = aclrtCreateEventWithFlag(&c->done, ACL_EVENT_SYNC))
-		return acl_failed("aclrtCreateEventWithFlag", code);
 	if (HcclResult ret = HcclDispatcherInit(DispatcherType::DISPATCHER_NORMAL, c->device, &c->reducer))
 		return because(ret, "HcclDispatcherInit returned %d", ret);
 	if (HcclResult ret = make_memory(c))
@@ -169,6 +178,8 @@ HcclResult make_resources(comm *c)
 
 HcclResult export_pairs(comm *c, const rank_info *all, pair_info *pairs)
 {
+	if (HcclResult ret = check_ranks(c, all))
+		return ret;
 	if (HcclResult ret = remote_make(c, all))
 		return ret;
 	for (u32 r = 0; r < c->size; r++) {
@@ -193,9 +204,6 @@ HcclResult import_peers(comm *c, const rank_info *all, const pair_info *pairs)
 
 		p->is = all[r];
 		c->slot_bytes = std::min(c->slot_bytes, p->is.slot_bytes);
-		if (p->is.rank != r || !p->is.slot_bytes || p->is.slot_bytes % slot_align)
-			return because(HCCL_E_REMOTE,
-				       "rank %u sends something else than another rank: another version?", r);
 		if (r == c->rank)
 			continue;
 		const HcclResult ret = is_remote(c, p->is)         ? remote_import(c, all, p, pairs[r].remote) :
@@ -215,8 +223,7 @@ void drop_resources(comm *c)
 	(void)HcclDispatcherDestroy(std::exchange(c->reducer, nullptr)); /* null: nothing */
 	if (c->block)
 		(void)aclrtFree(std::exchange(c->block, nullptr));
-	if (c->done)
-		(void)aclrtDestroyEvent(std::exchange(c->done, nullptr));
+	drop_streams(c);
 }
 
 } // namespace usdma::hccl_comm

@@ -32,7 +32,7 @@ static constexpr u64 nap_ns = 100 * ns_per_ms, least_lost_ms = 2000;
 struct helper {
 	u32 refs = 1;  /* atomic */
 	u32 ended = 0; /* a positive errno; atomic */
-	u32 deaf = 0;  /* the last request did not fit into its socket; atomic */
+	u32 deaf = 0;  /* the last notify() waited in vain; atomic */
 	u64 number = 0;
 	bool rings_bell = false; /* under start_lock */
 	unique_fd socket;
@@ -69,6 +69,13 @@ void helper_put(helper *h)
 		delete h;
 }
 
+/* Who sleeps on its rings hears of it, too. */
+static void note_end(helper *h, int err)
+{
+	store_release(&h->ended, u32(err));
+	helper_ring(h);
+}
+
 /* It says nothing by the socket. */
 static bool has_ended(helper *h)
 {
@@ -79,7 +86,7 @@ static bool has_ended(helper *h)
 	/* A signal says nothing about it. */
 	if (poll(&p, 1, 0) <= 0)
 		return false;
-	store_release(&h->ended, u32(ECONNRESET));
+	note_end(h, ECONNRESET);
 	return true;
 }
 
@@ -195,7 +202,7 @@ int helper_check(helper *h, helper_pulse *pulse)
 		*pulse = {beat, now};
 	if (!has_ended(h) && now - pulse->since > lost_ms * ns_per_ms) {
 		shutdown(h->socket.get(), SHUT_RDWR);
-		store_release(&h->ended, u32(ENOLINK));
+		note_end(h, ENOLINK);
 	}
 	const int err = int(load_acquire(&h->ended));
 	if (err == ENOLINK)
@@ -296,9 +303,8 @@ static int send_to(helper *h, const helper_request &r, const int *fd, u64 wait_m
 {
 	const int err = helper_send(h->socket.get(), r, fd, fd ? 1 : 0, wait_ms);
 
-	store_relaxed(&h->deaf, u32(err == -EAGAIN));
 	if (err == -ECONNRESET && !helper_is_over(h))
-		store_release(&h->ended, u32(ECONNRESET));
+		note_end(h, ECONNRESET);
 	return err;
 }
 
@@ -306,8 +312,9 @@ static int send_to(helper *h, const helper_request &r, const int *fd, u64 wait_m
 static void notify(helper *h, const helper_request &r)
 {
 	const saved_error before;
+	const int err = send_to(h, r, nullptr, load_relaxed(&h->deaf) ? 0 : helper_send_ms);
 
-	send_to(h, r, nullptr, load_relaxed(&h->deaf) ? 0 : helper_send_ms);
+	store_relaxed(&h->deaf, u32(err == -EAGAIN));
 	before.again(0);
 }
 
@@ -537,6 +544,8 @@ int helper_accept(int socket, unique_fd *out)
 	const ssize_t n = recvmsg(socket, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? -EAGAIN : fail_errno("a socket for connections");
+	if (m.msg_flags & MSG_CTRUNC)
+		return fail(EMFILE, "a connection has come, and this process has no descriptor left for it");
 	const cmsghdr *const c = n ? CMSG_FIRSTHDR(&m) : nullptr;
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
 		return fail(ECONNRESET, "usdma-net of this program has ended");

@@ -67,14 +67,26 @@ struct command {
 	const char *words[16];
 };
 
-/* A program that others may change is theirs: as the dynamic linker trusts files of this user and of root. */
+/* "": unknown. */
+static const char *this_library()
+{
+	Dl_info here = {};
+
+	return dladdr(reinterpret_cast<void *>(&this_library), &here) && here.dli_fname ? here.dli_fname : "";
+}
+
+/*
+ * A program that others may change is theirs: as the dynamic linker trusts files of this user and of root, and as this
+ * library was trusted. In a user namespace root's files may have another owner.
+ */
 static int check_program(const char *path)
 {
-	struct stat st;
+	struct stat st, own;
 
 	if (stat(path, &st))
 		return fail_errno("%s", path);
-	const bool foreign = st.st_uid && st.st_uid != geteuid();
+	const bool as_library = !stat(this_library(), &own) && own.st_uid == st.st_uid;
+	const bool foreign = st.st_uid && st.st_uid != geteuid() && !as_library;
 	const bool by_group = st.st_mode & S_IWGRP && st.st_gid && st.st_gid != getegid();
 	return foreign || by_group || st.st_mode & S_IWOTH ?
 		       fail(EACCES, "%s is not run: it belongs to another user, or others may write it", path) :
@@ -84,16 +96,11 @@ static int check_program(const char *path)
 /* In the tree that built this library, or installed. */
 static bool find_program(char path[PATH_MAX])
 {
-	Dl_info here = {};
+	const char *const here = this_library(), *const end = strrchr(here, '/');
 
-	if (dladdr(reinterpret_cast<void *>(&find_program), &here) && here.dli_fname) {
-		const char *const end = strrchr(here.dli_fname, '/');
-
-		snprintf(path, PATH_MAX, "%.*s/../../net/usdma-net", end ? int(end - here.dli_fname) : 1,
-			 end ? here.dli_fname : ".");
-		if (!access(path, X_OK))
-			return true;
-	}
+	snprintf(path, PATH_MAX, "%.*s/../../net/usdma-net", end ? int(end - here) : 1, end ? here : ".");
+	if (!access(path, X_OK))
+		return true;
 	static constexpr char installed[] = USDMA_PREFIX "/libexec/usdma/usdma-net";
 	static_assert(sizeof(installed) <= PATH_MAX);
 

@@ -5,11 +5,11 @@
  *
  *	gate                                          thread
  *	is reached: sets reached                →     may access the memory of the program
- *	                                        ←     has the result, sets ended
- *	opens, or is dropped: sets left         →     frees it
+ *	opens                                   ←     has the result, sets ended
+ *	is dropped: sets left                   →     cancels the work
  *
- * A gate that is dropped before the end cancels the work: what was posted goes on without it, and later work on the
- *same memory waits for that.
+ * The later of the two frees it. What was posted of work that is cancelled goes on without it, and later work on the
+ * same memory waits for that.
  */
 #include "driver/base/barrier.h"
 #include "driver/base/futex_lock.h"
@@ -30,7 +30,8 @@ namespace {
 struct remote_group {
 	remote_group *next = nullptr;
 	stream *s;                            /* with a reference, until ended */
-	u32 reached = 0, left = 0, ended = 0; /* atomic */
+	u32 reached = 0, left = 0, ended = 0; /* atomic, as the next one */
+	u32 owners = 2;
 	std::unique_ptr<copy_item[]> items;
 	helper_pulse pulse; /* the thread's */
 	transfer t;
@@ -57,6 +58,12 @@ void take_fresh(remote_group **end)
 	worker->fresh_end = &worker->fresh;
 }
 
+void group_put(remote_group *g)
+{
+	if (fetch_sub_acq_rel(&g->owners, 1u) == 1)
+		delete g;
+}
+
 /* From here on the memory of the program is not accessed. */
 void group_ended(remote_group *g)
 {
@@ -65,6 +72,7 @@ void group_ended(remote_group *g)
 	stream_outside_leave(s);
 	store_release(&g->ended, 1u);
 	stream_unref(s);
+	group_put(g);
 	progress_kick();
 }
 
@@ -73,59 +81,45 @@ bool step_group(remote_group *g)
 {
 	const race_entered scope; /* by the call */
 
-	if (g->ended)
-		return false;
 	if (load_acquire(&g->left)) {
 		g->t.cancelled = true;
+		transfer_leave(&g->t);
+	} else if (const int err = helper_is_over(g->t.by) ? helper_check(g->t.by, &g->pulse) : 0) {
+		g->t.fails(err, g->t.item, g->t.at);
 		transfer_leave(&g->t);
 	} else if (!load_acquire(&g->reached) || !transfer_step(&g->t)) {
 		return false;
 	}
-	if (transfer_is_over(g->t))
-		group_ended(g);
 	return true;
 }
 
-/* Nothing has happened for a while. */
-void check_helper(remote_group *g)
-{
-	if (g->ended)
-		return;
-	if (const int err = helper_check(g->t.by, &g->pulse)) {
-		g->t.fails(err, g->t.item, g->t.at);
-		transfer_leave(&g->t);
-		group_ended(g);
-	}
-}
-
-/* Steps each, and frees those that are over. */
+/* Steps each, and takes those that are over out of the list. */
 bool step_groups(remote_group **all)
 {
 	bool moved = false;
 
 	for (remote_group **at = all; remote_group *g = *at;) {
 		moved |= step_group(g);
-		if (!g->ended || !load_acquire(&g->left)) {
+		if (!transfer_is_over(g->t)) {
 			at = &g->next;
 			continue;
 		}
 		*at = g->next;
-		delete g;
-		moved = true;
+		group_ended(g);
 	}
 	return moved;
 }
 
-/* What is rung for is not missed: the number was read before the groups were stepped. */
-void rest(remote_group *all, helper *by, u32 rings)
+/*
+ * Those of a helper that has ended were over at once, so all are of the same one. What is rung for is not missed: the
+ * number was read before the groups were stepped.
+ */
+void rest(remote_group *all, u32 rings)
 {
-	helper_pulse unused;
+	helper *const by = all->t.by;
 
 	if (helper_rings(by) == rings)
-		helper_wait(by, rings, &unused, deadline::never());
-	if (helper_rings(by) == rings || helper_is_over(by))
-		for (remote_group *g = all; g; g = g->next)
-			check_helper(g);
+		helper_wait(by, rings, &all->pulse, deadline::never());
 }
 
 void *remote_main(void *)
@@ -139,17 +133,13 @@ void *remote_main(void *)
 		while (*end)
 			end = &(*end)->next;
 		take_fresh(end);
-		helper *const by = all ? all->t.by : nullptr;
-		const u32 rings = by ? helper_rings(by) : 0;
-		if (by)
-			helper_ref(by);
-		if (!step_groups(&all)) {
-			if (all)
-				rest(all, by, rings);
-			else
-				futex_wait_until(&worker->kicks, kicks, ~u64(0));
-		}
-		helper_put(by);
+		const u32 rings = all ? helper_rings(all->t.by) : 0;
+		if (step_groups(&all))
+			continue;
+		if (all)
+			rest(all, rings);
+		else
+			futex_wait_until(&worker->kicks, kicks, ~u64(0));
 	}
 }
 
@@ -199,16 +189,13 @@ int gate_check(void *arg)
 	return 1;
 }
 
-/* The thread may free it from then on. */
 void gate_release(void *arg)
 {
 	auto *const g = static_cast<remote_group *>(arg);
-	helper *const by = g->t.by;
 
-	helper_ref(by);
 	store_release(&g->left, 1u);
-	helper_ring(by);
-	helper_put(by);
+	helper_ring(g->t.by);
+	group_put(g);
 }
 
 bool gate_uses(const void *arg, const memory_use &use)

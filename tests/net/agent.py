@@ -67,10 +67,14 @@ class Server:
         self.call("aclrtMapMem", va, ctypes.c_size_t(size), ctypes.c_size_t(0), memory, ctypes.c_uint64(0))
         self.areas[name], self.physical[name] = (va.value, size), memory
 
-    def export(self, name, size, host=False, everybody=True):
-        memory, handle = ctypes.c_void_p(), (ctypes.c_char * 128)()
+    def make_physical(self, size, host=False):
+        memory = ctypes.c_void_p()
         prop = Prop(0, 0, DDR_NORMAL if host else HBM_HUGE, 0, 0 if host else 1, 0)
         self.call("aclrtMallocPhysical", ctypes.byref(memory), ctypes.c_size_t(size), ctypes.byref(prop), ctypes.c_uint64(0))
+        return memory
+
+    def export(self, name, size, host=False, everybody=True):
+        memory, handle = self.make_physical(size, host), (ctypes.c_char * 128)()
         self.map(name, memory, size)
         self.call("aclrtMemExportToShareableHandleV2", memory, ctypes.c_uint64(OPEN if everybody else 0), FABRIC, handle)
         return handle.raw.hex()
@@ -100,11 +104,14 @@ class Server:
             os._exit(0)
         return child
 
-    def take(self, name, handle, size):
+    def import_memory(self, handle):
         memory, raw = ctypes.c_void_p(), (ctypes.c_char * 128)()
         raw.raw = bytes.fromhex(handle)
         self.call("aclrtMemImportFromShareableHandleV2", raw, FABRIC, ctypes.c_uint64(0), ctypes.byref(memory))
-        self.map(name, memory, size)
+        return memory
+
+    def take(self, name, handle, size):
+        self.map(name, self.import_memory(handle), size)
 
     def drop(self, name):
         va = self.at(name)
@@ -181,13 +188,11 @@ class Server:
         self.result(self.native().usdma_fill_sync(self.device, self.at(dst, dst_at), ctypes.c_uint64(pattern), 8, ctypes.c_size_t(n), 20000))
 
     def take_two(self, names, handles, size):
-        """Two imports, one behind the other."""
+        """Two imports, one behind the other; without a handle memory of this machine."""
         va = ctypes.c_void_p()
         self.call("aclrtReserveMemAddress", ctypes.byref(va), ctypes.c_size_t(2 * size), ctypes.c_size_t(0), None, ctypes.c_uint64(0))
         for i, (name, handle) in enumerate(zip(names, handles)):
-            memory, raw = ctypes.c_void_p(), (ctypes.c_char * 128)()
-            raw.raw = bytes.fromhex(handle)
-            self.call("aclrtMemImportFromShareableHandleV2", raw, FABRIC, ctypes.c_uint64(0), ctypes.byref(memory))
+            memory = self.import_memory(handle) if handle else self.make_physical(size)
             self.call("aclrtMapMem", ctypes.c_void_p(va.value + i * size), ctypes.c_size_t(size), ctypes.c_size_t(0), memory, ctypes.c_uint64(0))
             self.areas[name], self.physical[name] = (va.value + i * size, 2 * size - i * size), memory
 

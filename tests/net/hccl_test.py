@@ -137,10 +137,11 @@ def test_meeting(s, a, b):
         s.add(code == TIMEOUT and 1.5 < time.monotonic() - begin < 10, "no rank comes: HCCL_CONNECT_TIMEOUT", f"{code} {text}")
 
 
-def wait_connected(host, other, seconds=30):
-    """Until there is a connection between the two machines."""
+def wait_greeted(rank, other, seconds=30):
+    """Until the rank has a connection from the other machine: usdma-net has handed it over."""
     until = time.monotonic() + seconds
-    while other.address() not in host.run("ss", "-Htn", "state", "established").stdout and time.monotonic() < until:
+    while not any(other.address() in line and f"pid={rank.process.pid}," in line for line in rank.host.run("ss", "-Htnp").stdout.splitlines()):
+        assert time.monotonic() < until, "no connection"
         time.sleep(0.02)
 
 
@@ -164,7 +165,7 @@ def test_misuse(s, a, b):
             root = ranks[0].root()
             for number in (0, 1):
                 ranks[number].send("join", size=3, root=root, rank=number)
-            wait_connected(a, b)
+            wait_greeted(ranks[0], b)
             os.kill(ranks[victim].process.pid, signal.SIGKILL)
             begin = time.monotonic()
             code, text = answers([ranks[1 - victim]])[0]
@@ -190,7 +191,7 @@ def test_lost(s, a, b, c):
     """A rank's program or helper is killed in the middle of an operation: an error on each rank, soon, whose text names the machine."""
     for name, victim in (("the program", lambda r: r.process.pid), ("its helper", lambda r: r.helpers()[0])):
         for lost in (0, 2):
-            with group(s, (a, b, c), HCCL_EXEC_TIMEOUT="60") as ranks:
+            with group(s, (a, b, c, b), HCCL_EXEC_TIMEOUT="60") as ranks:
                 rest = [r for i, r in enumerate(ranks) if i != lost]
                 for r in rest:
                     r.send("sums", seconds=60)

@@ -27,7 +27,7 @@ SEED = int(os.environ.get("USDMA_TEST_SEED") or random.SystemRandom().randrange(
 MIB = 1 << 20
 SIZE = 8 * MIB
 KINDS = ("pageable", "pinned", "registered", "device")
-INVALID_HANDLE, NOT_SUPPORTED, NO_MEMORY, DRV, LINK, REMOTE = 107017, 207000, 207001, 507899, 507056, 507057
+PARAM, INVALID_HANDLE, NOT_SUPPORTED, NO_MEMORY, DRV, LINK, REMOTE = 107000, 107017, 207000, 207001, 507899, 507056, 507057
 
 
 class Pair:
@@ -97,6 +97,21 @@ def test_across(s, a, b):
             data[at:at + n // 8 * 8] = pattern * (n // 8)
             got = [there.hash(name=name) for name in ("x", "y")]
             s.add(got == [hashlib.sha256(data[i:i + 2 * MIB]).hexdigest() for i in (0, 2 * MIB)], f"a fill of {n} bytes across two imports")
+        here.make(name="pinned", kind="pinned", size=4 * MIB)
+        here.stream(name="s")
+        for first, second in (("other", None), (None, "other")):
+            handles = [there.export(name=name, size=2 * MIB) if name else None for name in (first, second)]
+            here.take_two(names=("a", "b"), handles=handles, size=2 * MIB)
+            for name in ("a", "b", "pinned"):
+                here.fill(dst=name, value=1, n=2 * MIB)
+            before = [there.hash(name="other"), *(here.hash(name=name, n=2 * MIB) for name in ("a", "b", "pinned"))]
+            codes = [here.failure(request, **{"dst": dst, "src": src, "n": 4 * MIB - 5, f"{'dst' if dst == 'a' else 'src'}_at": 5, **stream})[0]
+                     for dst, src in (("a", "pinned"), ("pinned", "a")) for request, stream in (("copy", {}), ("copy_async", {"stream": "s"}))]
+            codes += [here.failure("fill", dst="a", dst_at=5, value=2, n=4 * MIB - 5, stream=stream)[0] for stream in (None, "s")]
+            here.sync(stream="s")
+            s.add(codes == [PARAM] * 6 and before == [there.hash(name="other"), *(here.hash(name=name, n=2 * MIB) for name in ("a", "b", "pinned"))],
+                  f"across the border of {'both' if first else 'this'} machine's memory: refused, and nothing has changed", str(codes))
+            there.drop(name="other")
 
 
 def test_between(s, a, b, c, rng):
@@ -345,8 +360,10 @@ def test_program(s, a):
             os.makedirs(os.path.join(tree, folder))
             shutil.copy(file, os.path.join(tree, folder))
         program = os.path.join(tree, "net/usdma-net")
-        for mode, owner, runs in ((0o757, 0, False), (0o755, 65534, False), (0o755, 0, True)):
+        # In a user namespace without root both have another owner.
+        for mode, owner, owner_of_library, runs in ((0o757, 0, 0, False), (0o755, 65534, 0, False), (0o755, 65534, 65534, True), (0o755, 0, 0, True)):
             os.chown(program, owner, 0)
+            os.chown(os.path.join(tree, "lib/acl/libascendcl.so"), owner_of_library, 0)
             os.chmod(program, mode)
             with Agent(a, os.path.join(tree, "lib/acl/libascendcl.so"), s.env(a, LD_LIBRARY_PATH=f"{top}/lib/native:{path}")) as here:
                 code, text = here.failure("export", name="mem", size=2 * MIB)

@@ -19,9 +19,16 @@ int check_range(const translation &p, u64 addr, u64 len, const char *which)
 	while (!holds(at, addr, len)) {
 		if (!at.size || !(at.flags & region_chains))
 			return fail_range(at, addr, len, which);
-		len -= left_in(at, addr);
-		addr += left_in(at, addr);
+		const u64 left = left_in(at, addr);
+		const bool remote = is_remote(at);
+
+		len -= left;
+		addr += left;
 		at = translate(addr);
+		if (at.size && is_remote(at) != remote)
+			return fail(EXDEV,
+				    "%s continues at 0x%" PRIx64 " in memory of %s machine: it takes a copy for each",
+				    which, addr, remote ? "this" : "another");
 	}
 	return 0;
 }

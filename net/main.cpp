@@ -35,6 +35,7 @@ using namespace usdma::net;
 namespace {
 
 constexpr const char *started = "USDMA_NET_STARTED";
+constexpr u64 segment = part_most + 64 * KiB; /* of UCX; all of a release have the same */
 
 struct options {
 	std::string net, key_file, tls = "tcp", host, to;
@@ -157,7 +158,14 @@ void restart(char **argv, const options &o, const local_net &local)
 		"UCX_LOG_LEVEL=fatal",
 		"UCX_TLS=" + o.tls,
 		"UCX_NET_DEVICES=" + local.interface,
-		"UCX_TCP_TX_SEG_SIZE=64K",
+		/*
+		 * A piece and its header are one message. UCX could put a longer one in place, but not with errors
+		 * handled (openucx/ucx#11929): it comes through this buffer in any case, so without a rendezvous.
+		 */
+		"UCX_TCP_TX_SEG_SIZE=" + std::to_string(segment),
+		"UCX_TCP_RX_SEG_SIZE=" + std::to_string(segment),
+		"UCX_RNDV_THRESH=" + std::to_string(segment),
+		"UCX_ZCOPY_THRESH=16K",
 		/* Else progress waits for a connection to a peer whose ports are closed, for minutes. */
 		"UCX_TCP_CONN_NB=y",
 		std::string("UCX_TCP_AF_PRIO=") + (local.family() == AF_INET6 ? "inet6" : "inet"),

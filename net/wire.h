@@ -22,7 +22,7 @@
 namespace usdma::net {
 
 inline constexpr char magic[8] = {'u', 's', 'd', 'm', 'a', 'n', 'e', 't'};
-inline constexpr u32 protocol = 3;
+inline constexpr u32 protocol = 4;
 inline constexpr size_t id_len = 16, nonce_len = 32, mac_len = 32, token_len = 16;
 inline constexpr u32 address_most = 1024; /* of a worker; 38 to 200 bytes are usual */
 

@@ -191,7 +191,7 @@ to_end(peer)
 
 
 def test_wrong_servers(s, a, b):
-    for name, data, kind, word in (("another version", protocol.hello(3), "version", "version 3"),
+    for name, data, kind, word in (("another version", protocol.hello(protocol.VERSION + 1), "version", f"version {protocol.VERSION + 1}"),
                                    ("no usdma-net", b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(64), "version", "no usdma-net"),
                                    ("too many peers", protocol.hello() + protocol.frame(2, b"\3\0\0\0"), "busy", "as many"),
                                    ("a proof by another key", protocol.hello() + protocol.frame(1, protocol.offer(bytes(32), b"s", bytes(64), bytes(64), bytes(40))), "key", "net_key_file")):

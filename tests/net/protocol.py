@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-MAGIC, VERSION = b"usdmanet", 3
+MAGIC, VERSION = b"usdmanet", 4
 OFFER, REFUSAL = 1, 2
 REASONS = {1: "version", 2: "key", 3: "full", 4: "malformed"}
 

@@ -190,9 +190,8 @@ int check_cpus(const sim::config &cfg)
 int check_shared(options &opt)
 {
 	const sim::config own, &cfg = opt.device;
-	std::string scheme;
 
-	if (const int err = dma::parse_scheme(opt.backend, &scheme))
+	if (const int err = sim::check_device(opt.backend))
 		return fail_in(err, "--backend");
 	if (cfg.model != own.model || cfg.faulty || cfg.latency_us || cfg.rate || cfg.any_file ||
 	    cfg.timing != own.timing || cfg.stale || !opt.replay.empty())

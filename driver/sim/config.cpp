@@ -4,6 +4,7 @@
 #include "driver/base/error.h"
 #include "driver/base/grow.h"
 #include "driver/base/words.h"
+#include "driver/dma/registry.h"
 #include "driver/hw/sdma_regs.h"
 #include "driver/sim/fault_plan.h"
 #include "driver/sim/models.h"
@@ -271,6 +272,19 @@ int parse_config(string_view spec, config *out)
 	if (!err)
 		*out = std::move(cfg);
 	return err;
+}
+
+int check_device(string_view spec)
+{
+	dma::device_options options;
+	std::string scheme;
+	string_view bare;
+	config cfg;
+	int err = dma::parse_scheme(spec, &scheme);
+
+	if (!err)
+		err = dma::parse_options(spec, &bare, &options);
+	return !err && scheme == "sim" ? parse_config(bare, &cfg) : err;
 }
 
 } // namespace usdma::sim

@@ -58,6 +58,8 @@ u32 channels_of(const config &cfg);
 
 /* "sim[:key=value]…" over the defaults. -EINVAL with a text that names the key and what it takes. */
 int parse_config(std::string_view spec, config *out);
+/* Of any device, which is not opened: a device string, of a software device with values that it takes. -EINVAL. */
+int check_device(std::string_view spec);
 /* One "key=value"; also used by the options of usdma-sim. */
 int parse_setting(std::string_view setting, config *out);
 /*

@@ -179,6 +179,8 @@ def test_invalid_arguments(s):
             "an unknown command: the message has the valid ones", done)
     s.check("did you mean doctor?" in s.done(s.ctl, "docter").stderr and "did you mean selftest?" in s.done(s.ctl, "self-test", "sim").stderr,
             "an unknown command: the message has the nearest one")
+    done = s.done(s.ctl, "nosuch", "--help")
+    s.check(done.returncode == 2 and 'there is no command "nosuch"' in done.stderr and not done.stdout, "help of an unknown command", done)
     done = s.done(s.ctl)
     s.check(done.returncode == 2 and "a command is missing" in done.stderr and "selftest" in done.stderr, "no command", done)
     done = s.done(s.ctl, "--frob")
@@ -218,6 +220,8 @@ def test_before_work(s):
                                    (2, "usdma-sim: --weight requires --backend (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--weight", "7:3"),
                                    (2, 'usdma-sim: --backend: device "foo": not a device string; valid are: sim[:KEY=VALUE]..., vfio-user:PATH[:trust=no|checked|yes], '
                                     "DDDD:BB:DD.F, and :isolated=yes after each (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--backend", "foo"),
+                                   (2, "usdma-sim: --backend: sim: mem=3 is invalid: it takes a size from 64K to 16T in pages of 4K: " + RULE + " (usdma-sim --help)", s.sim,
+                                    "--socket", "/nonexistent/dev", "--backend", "sim:mem=3"),
                                    (2, "usdmactl: --json takes no value (usdmactl --help)", s.ctl, "list", "--json=x"),
                                    (2, 'usdmactl: there is no option "--froce" (usdmactl --help)', s.ctl, "bind", "--froce"),
                                    (2, 'usdma-perf: there is no option "--dpeth"; did you mean --depth? (usdma-perf --help)', s.perf, "--dpeth", "4")):

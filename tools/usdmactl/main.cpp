@@ -47,22 +47,12 @@ CLI::App *command(CLI::App &app, const char *name, const char *about, const char
 	return sub;
 }
 
-/* A device string, of a software device with values that it takes; it is not opened. */
+/* It is not opened. */
 CLI::Validator device_string()
 {
 	return CLI::Validator(
 		[](std::string &text) -> std::string {
-			usdma::dma::device_options options;
-			usdma::sim::config config;
-			std::string_view bare;
-			std::string scheme;
-			int err = usdma::dma::parse_scheme(text, &scheme);
-
-			if (!err)
-				err = usdma::dma::parse_options(text, &bare, &options);
-			if (!err && scheme == "sim")
-				err = usdma::sim::parse_config(bare, &config);
-			return err ? usdma::error_text() : "";
+			return usdma::sim::check_device(text) ? usdma::error_text() : "";
 		},
 		"", "device");
 }
@@ -382,7 +372,9 @@ int run(CLI::App &app, int argc, char **argv, arguments &a)
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {
-		const std::string wrong = e.get_exit_code() ? wrong_command(app, first_word(argc, argv)) : "";
+		const std::string word = first_word(argc, argv);
+		/* Help of an unknown command, too. */
+		const std::string wrong = e.get_exit_code() || !word.empty() ? wrong_command(app, word) : "";
 
 		if (wrong.empty())
 			return usdma::leave(app, e);

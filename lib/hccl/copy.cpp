@@ -26,7 +26,7 @@ bool overlap(const DeviceMem &dst, const DeviceMem &src)
 /* A stream object without a stream: a synchronous copy of host memory. */
 HcclResult copy_now(DeviceMem &dst, const DeviceMem &src)
 {
-	if (!dst.size() || overlap(dst, src))
+	if (!dst.size() || dst.size() < src.size() || overlap(dst, src))
 		return HCCL_E_INTERNAL;
 	if (on_device(dst.ptr()) || on_device(src.ptr())) {
 		log_warn("hccl: a copy of device memory needs a stream; this stream object has none");
@@ -107,6 +107,13 @@ HcclResult HcclMemcpyAsync(HcclDispatcher dispatcherPtr, void *dst, const uint64
 
 	if (!d || !dst || !src)
 		return HCCL_E_PTR;
+	if (!d->records_tasks() && !stream.ptr()) {
+		hccl::DeviceMem to = hccl::DeviceMem::create(dst, destMax);
+
+		return hccl::copy_now(to, hccl::DeviceMem::create(const_cast<void *>(src), count));
+	}
+	if (!d->records_tasks() && (!count || dst == src))
+		return HCCL_SUCCESS;
 	if (destMax < count)
 		return HCCL_E_PARA;
 	if (d->records_tasks())

@@ -193,10 +193,14 @@ void test_memcpy(void **)
 	assert_int_equal(HcclMemcpyAsync(t.d, nullptr, 8, b, 8, d2h, t.stream, 0, link), HCCL_E_PTR);
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, nullptr, 8, d2h, t.stream, 0, link), HCCL_E_PTR);
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 7, b, 8, d2h, t.stream, 0, link), HCCL_E_PARA);
-	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 8, d2h, t.none, 0, link), HCCL_E_PTR);
+	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 8, d2h, t.none, 0, link), HCCL_E_INTERNAL); /* for a crash */
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 8, HCCL_RT_MEMCPY_KIND_RESERVED, t.stream, 0, link),
 			 HCCL_E_PARA);
+	assert_int_equal(HcclMemcpyAsync(t.d, t.to.ptr(), 7, t.from.ptr(), 8, d2h, t.none, 0, link), HCCL_E_INTERNAL);
+	assert_int_equal(HcclMemcpyAsync(t.d, t.to.ptr(), 8, t.from.ptr(), 8, d2h, t.none, 0, link), HCCL_SUCCESS);
+	assert_memory_equal(t.to.ptr(), t.from.ptr(), 8);
 	assert_int_equal(HcclMemcpyAsync(t.d, a, 8, b, 0, d2h, t.stream, 0, link), HCCL_SUCCESS);
+	assert_int_equal(HcclMemcpyAsync(t.d, a, 7, a, 8, d2h, t.stream, 0, link), HCCL_SUCCESS);
 	assert_int_equal(hrtMemAsyncCopy(a, 8, b, 8, d2h, nullptr), HCCL_E_PTR);
 	assert_int_equal(hrtMemAsyncCopy(a, 8, b, 0, d2h, t.stream.ptr()), HCCL_SUCCESS);
 	assert_int_equal(HcclMemcpyAsync(t.d, b, n_bytes, t.from.ptr(), n_bytes, h2d, t.stream, 0, link), HCCL_SUCCESS);

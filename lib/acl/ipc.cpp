@@ -29,7 +29,7 @@ static aclError allow(const char *call, const char *key, const s32 *pids, size_t
 		return bad_arg(call, "key or pid is NULL");
 	if (!num)
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "num is 0");
-	return check(call, core::ipc_memory_allow(key, pids, num), at::memory);
+	return has_context() ? check(call, core::ipc_memory_allow(key, pids, num), at::memory) : no_context(call);
 }
 
 static aclError import_key(const char *call, void **out, const char *key, u64 flags)
@@ -43,18 +43,12 @@ static aclError import_key(const char *call, void **out, const char *key, u64 fl
 	return c ? check(call, core::ipc_memory_import(c->dev, key, out), at::memory) : no_context(call);
 }
 
-/* The slot of the device of the thread's context; -1: it has none. */
-static int slot_here()
-{
-	const core::read_section in;
-	const context *c = in ? current_now() : nullptr;
-
-	return c ? int(c->dev->slot) : -1;
-}
-
 static aclError close_key(const char *call, const char *key)
 {
-	return key ? check(call, core::ipc_memory_close(key, slot_here()), at::memory) : bad_arg(call, "key is NULL");
+	if (!key)
+		return bad_arg(call, "key is NULL");
+	const context_guard c;
+	return c ? check(call, core::ipc_memory_close(key, c->dev->slot), at::memory) : no_context(call);
 }
 
 } // namespace usdma::acl

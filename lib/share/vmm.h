@@ -72,9 +72,9 @@ int ipc_memory_allow(const char *key, const s32 *pids, size_t n);
 int ipc_memory_import(device *dev, const char *key, void **out);
 /*
  * Closes the import of this key for the device in the slot; without one, the export; without that, the import for
- * another device. Slot -1, for no device: imports first. -ENOENT.
+ * another device. -ENOENT.
  */
-int ipc_memory_close(const char *key, int slot);
+int ipc_memory_close(const char *key, unsigned slot);
 int ipc_memory_close_at(const void *ptr);
 bool ipc_memory_known(const char *key);
 

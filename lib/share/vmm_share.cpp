@@ -570,7 +570,7 @@ int ipc_memory_import(device *dev, const char *key, void **out)
 	return 0;
 }
 
-int ipc_memory_close(const char *key, int slot)
+int ipc_memory_close(const char *key, unsigned slot)
 {
 	const no_cancel scope;
 	ipc_state &st = ipc();
@@ -579,9 +579,9 @@ int ipc_memory_close(const char *key, int slot)
 		return fail_forked();
 	std::unique_lock guard(st.lock);
 	const auto out = st.exports.find(key);
-	auto in = st.imports.find(import_name(key, slot).text);
+	auto in = st.imports.find(import_name(key, int(slot)).text);
 	/* A device that has not imported the key is that of the export. */
-	if (in == st.imports.end() && (slot < 0 || out == st.exports.end()))
+	if (in == st.imports.end() && out == st.exports.end())
 		in = find_import(st, key);
 	if (in != st.imports.end()) {
 		import_drop(guard, in);

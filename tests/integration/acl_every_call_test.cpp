@@ -191,7 +191,7 @@ static const std::set<std::string> need_no_device = words(
 	"aclrtGetPhyDevIdByLogicDevId aclrtGetPrimaryCtxState aclrtGetRunMode "
 	"aclrtGetSocName aclrtGetSysParamOpt aclrtGetUserDevIdByLogicDevId aclrtGetVersion "
 	"aclrtHostGetDevicePointer aclrtHostMemMapCapabilities aclrtIpcMemImportPidInterServer "
-	"aclrtIpcMemSetAttr aclrtIpcMemSetImportPid aclrtMemFlush "
+	"aclrtIpcMemSetAttr aclrtMemFlush "
 	"aclrtMemGetAllocationGranularity aclrtMemInvalidate aclrtMemP2PMap aclrtMemcpyAsyncWithOffset "
 	"aclrtPeekAtLastError aclrtProcessHostFunc aclrtProcessReport aclrtQueryDeviceStatus "
 	"aclrtRegDeviceStateCallback aclrtRegStreamStateCallback aclrtResetDeviceResLimit "
@@ -222,7 +222,7 @@ static const std::set<std::string> need_no_context = words(
 	"aclmdlRIGetId aclmdlRIGetName aclmdlRISetName aclrtCntNotifyGetId aclrtCreateContext "
 	"aclrtDestroyContext aclrtDestroyEvent aclrtDeviceTaskAbort aclrtEventElapsedTime "
 	"aclrtEventGetTimestamp aclrtFree aclrtFreeHost aclrtFreePhysical aclrtGetEventId "
-	"aclrtGetNotifyId aclrtIpcGetEventHandle aclrtIpcMemClose "
+	"aclrtGetNotifyId aclrtIpcGetEventHandle "
 	"aclrtMallocPhysical aclrtMapMem aclrtMemExportToShareableHandle "
 	"aclrtMemExportToShareableHandleV2 aclrtMemGetAccess aclrtMemGetAddressRange "
 	"aclrtMemGetAllocationPropertiesFromHandle aclrtMemMapNoAccess aclrtMemPoolCreate "
@@ -233,7 +233,7 @@ static const std::set<std::string> need_no_context = words(
 	"aclrtQueryEventWaitStatus aclrtReleaseMemAddress aclrtReserveMemAddress "
 	"aclrtReserveMemAddressNoUCMemory aclrtResetDevice aclrtResetDeviceForce aclrtSetDevice "
 	"aclrtStreamGetId aclrtSynchronizeEvent aclrtSynchronizeEventWithTimeout aclrtUnmapMem "
-	"rtEventQuery rtIpcCloseMemory rtPointerGetAttributes ");
+	"rtEventQuery rtPointerGetAttributes ");
 static const std::set<std::string> needs_context = words("aclrtHostGetDevicePointer ");
 
 /* Calls of the layer below, by those of ACL that they make. */

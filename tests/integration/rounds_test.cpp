@@ -226,11 +226,11 @@ int acl_key_last()
 	char key[65], other[65];
 	void *m, *again;
 
-	/* The key's import is closed first, then its export. */
+	/* The key's export is closed first, then its import. */
 	return aclrtSetDevice(1) ?: aclrtMalloc(&m, MiB, ACL_MEM_MALLOC_HUGE_FIRST) ?:
 	       aclrtIpcMemGetExportKey(m, MiB, key, sizeof(key), 1) ?:
 	       aclrtIpcMemGetExportKey(m, page, other, sizeof(other), 1) ?: aclrtIpcMemImportByKey(&again, key, 0) ?:
-	       aclrtResetDevice(1) ?: aclrtIpcMemClose(key) ?: aclrtIpcMemClose(key) ?: aclrtSetDevice(0) ?:
+	       aclrtResetDevice(1) ?: aclrtSetDevice(0) ?: aclrtIpcMemClose(key) ?: aclrtIpcMemClose(key) ?:
 	       aclrtResetDevice(0);
 }
 

@@ -37,8 +37,15 @@ static void settings(void **)
 	assert_int_equal(usdma_setting_set(nullptr, "1"), -EINVAL);
 	assert_int_equal(usdma_setting_set("spin", "1"), -ENOENT);
 	assert_non_null(strstr(usdma_error_text(), "spin_us"));
-	assert_int_equal(usdma_setting_set("spin_us", "soon"), -EINVAL);
-	assert_non_null(strstr(usdma_error_text(), "microseconds"));
+	static constexpr const char *wrong[][3] = {{"spin_us", "soon", "microseconds"},
+						   {"profile", "910A", "910B"},
+						   {"check", "sooner", "shuffle"},
+						   {"devices", "sim,foo", "not a device string"},
+						   {"host_id", "1", "hexadecimal"}};
+	for (const auto &[name, value, says] : wrong) {
+		assert_int_equal(usdma_setting_set(name, value), -EINVAL);
+		assert_non_null(strstr(usdma_error_text(), says));
+	}
 	assert_int_equal(describe("spin_us").source, USDMA_SETTING_DEFAULT);
 	WORKS(usdma_setting_set("spin_us", "41"));
 	assert_int_equal(usdma_setting_get("spin_us", text, 2), -ENOSPC);

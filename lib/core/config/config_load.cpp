@@ -306,6 +306,10 @@ static int set(const char *name, const char *value)
 			    name, setting_nearest(name));
 	if (!setting_read(*s, value, &scratch))
 		return fail(EINVAL, "%s = \"%.60s\": it takes %s", s->name, value, setting_expects(*s).c_str());
+	check_host(&scratch);
+	scratch.device_list.empty() ? choose_timing(&scratch) : choose_devices(&scratch);
+	if (!scratch.error.empty())
+		return fail(EINVAL, "%s", scratch.error.c_str());
 	std::lock_guard guard(program->lock);
 	if (program->in_use)
 		return fail(EBUSY,

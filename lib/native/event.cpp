@@ -44,7 +44,10 @@ int usdma_stream_wait_event(usdma_stream *stream, usdma_event *event)
 
 [[gnu::noinline]] static int query_slow(usdma_event *event)
 {
-	guard_event(e, event);
+	const core::event_guard e(event);
+
+	if (unlikely(!e))
+		return native::fail_guard("usdma_event_query", "event", e.error());
 	/* An event of a lost device counts as reached: a poller would never stop otherwise. */
 	return core::event_query(e) != core::event_state::pending || core::event_is_lost(e);
 }

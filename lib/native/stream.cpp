@@ -71,7 +71,10 @@ int usdma_stream_sync(usdma_stream *stream, int timeout_ms)
 
 [[gnu::noinline]] static int query_slow(usdma_stream *stream)
 {
-	guard_stream(s, stream);
+	const core::stream_guard s(stream);
+
+	if (unlikely(!s))
+		return native::fail_guard("usdma_stream_query", "stream", s.error());
 	const int pending = core::stream_query(s);
 
 	return pending < 0 ? pending : !pending;

@@ -209,6 +209,34 @@ static void child_forked_before_the_first_device(void **)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* The name that a text begins with, or nothing. */
+static std::string name_in(const std::string &text)
+{
+	const size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	return end != text.npos && !text.compare(end, 2, ": ") ? text.substr(0, end) : "";
+}
+
+/* Of calls with handles of what was destroyed: no text begins with the name of another function. */
+static void texts_name_their_call(void **)
+{
+	world w;
+	int wrong = 0;
+
+	usdma_completion_destroy(w.completion);
+	usdma_completion_set_destroy(w.set);
+	WORKS(usdma_event_destroy(w.event));
+	WORKS(usdma_stream_destroy(w.stream));
+	WORKS(usdma_file_close(w.file));
+	WORKS(usdma_close(w.dev));
+	for (const auto &c : calls)
+		if (c.call(w) < 0 && !name_in(usdma_error_text()).empty() && name_in(usdma_error_text()) != c.name) {
+			print_error("%s: %s\n", c.name.c_str(), usdma_error_text());
+			wrong++;
+		}
+	assert_int_equal(wrong, 0);
+}
+
 /* ---- cancellation ----------------------------------------------------------------------------------- */
 
 /* The first call of the process reads the settings. */
@@ -412,6 +440,7 @@ int main()
 		cmocka_unit_test(child_forked_before_the_first_device),
 		cmocka_unit_test(cancelled_in_the_first_call),
 		cmocka_unit_test(in_children),
+		cmocka_unit_test(texts_name_their_call),
 		cmocka_unit_test(in_a_child_that_shares_the_memory),
 		cmocka_unit_test(with_a_cancel_pending),
 		cmocka_unit_test(cancelled_while_they_wait),

@@ -169,7 +169,7 @@ aclError aclrtGetDeviceCount(uint32_t *count)
 
 	if (!count)
 		return bad_arg(__func__, "count is NULL");
-	if (n == -ENOMEM)
+	if (n < 0 && n != -EINVAL)
 		return core_fault(__func__, n, at::memory);
 	if (n <= 0)
 		return fault(

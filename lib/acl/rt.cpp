@@ -36,9 +36,10 @@ aclError first_devices(const char *call, uint32_t *devices, uint32_t len)
 {
 	const int count = visible_count();
 
-	if (count < 0 || u32(count) < len)
-		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "len is %u, there are %d devices", len,
-			     std::max(count, 0));
+	if (count < 0)
+		return no_device(call, 0);
+	if (u32(count) < len)
+		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "len is %u, there are %d devices", len, count);
 	for (u32 i = 0; i < len; i++)
 		devices[i] = i;
 	return ACL_SUCCESS;

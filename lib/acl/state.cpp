@@ -67,7 +67,7 @@ static visible_set make_visible()
 	return v;
 }
 
-/* Computed once and cached, except after lack of memory. */
+/* Computed once and cached, except after lack of memory or descriptors. */
 static visible_set visible()
 {
 	static constinit std::mutex lock;
@@ -79,7 +79,7 @@ static visible_set visible()
 	std::lock_guard guard(lock);
 	if (!cached) {
 		*made = make_visible();
-		store_release(&cached, u32(made->n != -ENOMEM));
+		store_release(&cached, u32(made->n >= 0 || made->n == -EINVAL));
 	}
 	return *made;
 }
@@ -110,9 +110,9 @@ aclError no_device(const char *call, s64 id)
 {
 	const int n = visible_count();
 
-	/* The lack of memory may be over by now. */
-	if (n == -ENOMEM || slot_of(id) >= 0)
-		return core_fault(call, no_memory("the settings"), at::memory);
+	/* Lack of memory or descriptors, which may be over by now. */
+	if ((n < 0 && n != -EINVAL) || slot_of(id) >= 0)
+		return core_fault(call, n < 0 ? n : no_memory("the settings"), at::memory);
 	if (n < 0) /* an invalid USDMA_DEVICES: core's text gives the reason */
 		return fault(call, ACL_ERROR_RT_INVALID_DEVICEID, "device %lld: the device list cannot be used: %s",
 			     static_cast<long long>(id), core::config_get().error.c_str());

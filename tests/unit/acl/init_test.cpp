@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -119,6 +120,25 @@ static void test_visible_devices(void **)
 }
 
 /* ---- settings that the machine cannot satisfy --------------------------------------------------------- */
+
+/* Without a descriptor for the settings the number of devices is an error, not 0. */
+static void test_no_descriptors(void **)
+{
+	in_child([] {
+		const std::string path = file("good", "devices = sim:mem=16M,sim:mem=16M\n");
+		rlimit was, none;
+		uint32_t n = 0;
+
+		unsetenv("USDMA_DEVICES");
+		setenv("USDMA_CONFIG", path.c_str(), 1);
+		CHECK(!getrlimit(RLIMIT_NOFILE, &was));
+		none = {0, was.rlim_max};
+		CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+		CHECK(aclrtGetDeviceCount(&n) == 507899 && aclrtSetDevice(0) == 507899);
+		CHECK(!setrlimit(RLIMIT_NOFILE, &was));
+		CHECK(!aclrtGetDeviceCount(&n) && n == 2 && !aclrtSetDevice(1));
+	});
+}
 
 static void test_no_such_node(void **)
 {
@@ -361,15 +381,11 @@ static int remove_folder(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(test_visible_devices),
-		cmocka_unit_test(test_files),
-		cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_default_device),
-		cmocka_unit_test(test_message_mode),
-		cmocka_unit_test(test_callbacks),
-		cmocka_unit_test(test_cannot_be_opened),
-		cmocka_unit_test(test_no_such_node),
-		cmocka_unit_test(test_streams_of_a_profile),
+		cmocka_unit_test(test_visible_devices), cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_files),           cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_default_device),  cmocka_unit_test(test_message_mode),
+		cmocka_unit_test(test_callbacks),       cmocka_unit_test(test_cannot_be_opened),
+		cmocka_unit_test(test_no_such_node),    cmocka_unit_test(test_streams_of_a_profile),
 	};
 
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

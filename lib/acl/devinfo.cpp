@@ -35,9 +35,10 @@ private:
 
 static bool is_software(int slot)
 {
-	const char *spec = core::device_spec(unsigned(slot));
+	char spec[sizeof("vfio-user")];
 
-	return spec && (!strncmp(spec, "sim", 3) || !strncmp(spec, "vfio-user", 9));
+	return core::device_spec_copy(unsigned(slot), spec, sizeof(spec)) &&
+	       (!strncmp(spec, "sim", 3) || !strcmp(spec, "vfio-user"));
 }
 
 static aclError memory_size(const char *call, int slot, int64_t *value)
@@ -118,12 +119,7 @@ static int numa_of(int slot)
 /* The PCI address of a slot's device: the start of its device string. */
 static bool pci_address(int slot, char (*text)[13])
 {
-	const char *spec = core::device_spec(unsigned(slot));
-
-	if (!spec || is_software(slot))
-		return false;
-	snprintf(*text, sizeof(*text), "%s", spec);
-	return true;
+	return !is_software(slot) && core::device_spec_copy(unsigned(slot), *text, sizeof(*text));
 }
 
 static aclError no_atomics(const char *call, uint32_t *capabilities, const aclrtAtomicOperation *operations, u32 count)
@@ -244,7 +240,8 @@ aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid)
 		return bad_arg(__func__, "uuid is NULL");
 	if (slot < 0)
 		return no_device(__func__, deviceId);
-	snprintf(name, sizeof(name), "%s", core::device_spec(unsigned(slot)));
+	if (!core::device_spec_copy(unsigned(slot), name, sizeof(name)))
+		return no_device(__func__, deviceId);
 	if (!strncmp(name, "sim", 3)) /* local to this process, which may have several identical ones */
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), "#%d.%d", int(getpid()), slot);
 	half[0] = fnv(name, 0xcbf29ce484222325);

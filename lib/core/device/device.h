@@ -160,8 +160,13 @@ public:
 
 /* Number of configured devices, or -errno (bad USDMA_DEVICES). Opens none. */
 int device_count();
-/* The device string of a slot; nullptr: no such slot. One that cannot be opened is replaced by the next new one. */
+/*
+ * The device string of a slot, for those that open it or have added it: one that cannot be opened is freed, and
+ * replaced by the next new one. nullptr: no such slot.
+ */
 const char *device_spec(unsigned slot);
+/* The start of it, for others. False: no such slot. */
+bool device_spec_copy(unsigned slot, char *to, size_t size);
 /* device::reaches of the slot's device; valid even while it is closed, once it was opened. */
 u32 slot_reaches(unsigned slot);
 /* Devices that are open now. */

@@ -54,11 +54,28 @@ const char *device_spec(unsigned slot)
 	return slot - configured < load_acquire(&table->n_added) ? table->added[slot - configured] : nullptr;
 }
 
-/* The next three with add_lock held. */
 static unsigned configured_count()
 {
 	return unsigned(std::min<size_t>(config_get().devices.size(), max_devices));
 }
+
+bool device_spec_copy(unsigned slot, char *to, size_t size)
+{
+	const bool is_added = slot >= configured_count();
+	std::unique_lock adding(table->add_lock, std::defer_lock);
+
+	/* In a child the lock may be held by a thread of the parent. */
+	if (is_added && is_other_process())
+		return false;
+	if (is_added)
+		adding.lock();
+	const char *const spec = device_spec(slot);
+
+	snprintf(to, size, "%s", spec ? spec : "");
+	return spec;
+}
+
+/* The next two with add_lock held. */
 
 static bool is_unused(unsigned at)
 {
@@ -210,7 +227,7 @@ void device_each(void (*fn)(device *dev, void *arg), void *arg)
 
 /* ---- references ------------------------------------------------------------------------------------- */
 
-/* Constant for a slot, as is its string. */
+/* Of the device that was opened last in the slot; those that were not configured may be replaced. */
 static u32 reaches_of[max_devices];
 
 u32 slot_reaches(unsigned slot)

@@ -92,8 +92,8 @@ static bool is_charged()
 	const u64 limit = core::config_get().pin_limit;
 	u32 flags;
 
-	if (core::pin_charge(limit, &flags)) {
-		print_error("%s\n", error_text());
+	if (!limit || core::pin_charge(limit, &flags)) {
+		print_error("%s\n", limit ? error_text() : "there is no limit");
 		return true;
 	}
 	core::pin_discharge(limit, flags);

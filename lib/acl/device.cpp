@@ -115,7 +115,7 @@ static aclError synchronize(const char *call, deadline until)
 		code = capture_allows_sync(call);
 	if (code)
 		return code;
-	core::stream_error e;
+	core::error_list unlisted;
 	const int late = core::device_sync(dev, until);
 	if (late == -EDEADLK || (late == -ETIMEDOUT && !dev->lost()))
 		return core_fault(call, late, at::wait);
@@ -123,8 +123,7 @@ static aclError synchronize(const char *call, deadline until)
 	 * A stream's failure is also reported here but stays pending: the stream's own synchronisation must return
 	 * it.
 	 */
-	const int err = late ? late : core::device_peek_error(dev, &e);
-	return err ? task_failed(call, dev, e, err) : ACL_SUCCESS;
+	return synchronized(call, dev, &unlisted, late ? late : core::device_peek_error(dev, &unlisted));
 }
 
 static aclError abort_device(const char *call, core::device *dev, deadline until)

@@ -201,7 +201,7 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 {
 	event_guard e;
 	const aclError err = get_event(call, event, &e);
-	core::stream_error failed;
+	core::error_list unlisted;
 	int bad;
 
 	if (err)
@@ -216,8 +216,8 @@ static aclError synchronize(const char *call, aclrtEvent event, deadline until)
 	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never())))
 		return core_fault(call, bad, at::event);
 	if (likely(!bad) && !share_of(e))
-		bad = core::event_see_error(e, &failed);
-	return likely(!bad) ? check_context(call, e) : task_failed(call, e, failed, bad);
+		bad = core::event_see_error(e, &unlisted);
+	return likely(!bad) ? check_context(call, e) : synchronized(call, e, &unlisted, bad);
 }
 
 static aclError time_of(const char *call, aclrtEvent event, core::event *e, u64 *ns)

@@ -37,50 +37,34 @@ static u32 device_here()
 	return c ? u32(c->id) : ~0u;
 }
 
-/* Failures that were reported last: several synchronisations may return one. Identifiers of streams are used once. */
-struct reported {
-	u32 stream;
-	u64 number;
-};
-static reported recent[256];
-static unsigned n_recent;
-
-/* Of each failed task once (runtime: engine.cc, TaskFailCallBack). */
-static bool was_reported(const core::stream_error &e)
-{
-	const std::lock_guard guard(lock);
-	const auto same = [&](const reported &r) { return r.stream == e.stream && r.number == e.number; };
-
-	if (!e.stream || !e.number)
-		return false;
-	if (std::any_of(std::begin(recent), std::end(recent), same))
-		return true;
-	recent[n_recent++ % std::size(recent)] = {e.stream, e.number};
-	return false;
-}
-
 static u32 id_of(u64 number)
 {
 	return number ? u32(number) : ~0u;
 }
 
-void report_exception(const core::stream_error &e, aclError code)
+static void report(const core::stream_error &e)
 {
+	aclrtExceptionInfo info{id_of(e.number), id_of(e.stream), uint32_t(gettid()), device_here(),
+				uint32_t(code_of(-e.err, at::task))};
 	callback_list now;
-
-	if (code == ACL_ERROR_RT_STREAM_ABORT || was_reported(e))
-		return;
 	{
 		std::lock_guard guard(lock);
 		now = callbacks;
 	}
-	/* A call that fails in a callback leaves nothing to the caller of the synchronisation. */
-	const saved_error text;
-	const aclError last = self().last_error;
-	aclrtExceptionInfo info{id_of(e.number), id_of(e.stream), uint32_t(gettid()), device_here(), uint32_t(code)};
 	for (unsigned i = 0; i < now.count; i++)
 		if (now.fn[i])
 			now.fn[i](&info);
+}
+
+void report_exceptions(core::error_list *unlisted)
+{
+	/* A call that fails in a callback leaves nothing to the caller of the synchronisation. */
+	const saved_error text;
+	const aclError last = self().last_error;
+	core::stream_error e;
+
+	while (core::error_list_take(unlisted, &e))
+		report(e);
 	self().last_error = last;
 	text.again(0);
 }

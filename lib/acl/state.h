@@ -247,17 +247,19 @@ inline void note_copy(u64 cookie)
 bool is_initialised();
 
 /*
- * Calls the exception callbacks for a task error that a synchronisation returns. The caller holds nothing: they may
- * destroy what was synchronised.
+ * Calls the exception callbacks for each failed task (runtime: engine.cc, TaskFailCallBack). The caller holds nothing:
+ * they may destroy what was synchronised.
  */
-void report_exception(const core::stream_error &e, aclError code);
-/* Drops the guard, and reports the error of a task, which e describes as far as it can. */
-template <class G> aclError task_failed(const char *call, G &held, const core::stream_error &e, int err)
+void report_exceptions(core::error_list *unlisted);
+/* Drops the guard, and reports the failures that a synchronisation has found; err: what it returns. */
+template <class G> aclError synchronized(const char *call, G &held, core::error_list *unlisted, int err)
 {
-	const aclError code = core_fault(call, err, at::task);
+	const aclError code = check(call, err, at::task);
 
-	held.drop();
-	report_exception(e, code);
+	if (unlikely(unlisted->later)) {
+		held.drop();
+		report_exceptions(unlisted);
+	}
 	return code;
 }
 void report_stream_state(aclrtStream handle, aclrtStreamState state);

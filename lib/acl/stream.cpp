@@ -175,7 +175,7 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 
 	stream_guard s;
 	const aclError err = get_any_stream(call, handle, &s);
-	core::stream_error e;
+	core::error_list unlisted;
 	int bad;
 
 	if (unlikely(err) || (s->opt.flags & unwaited))
@@ -189,10 +189,11 @@ static aclError synchronize(const char *call, aclrtStream handle, deadline until
 	bad = core::stream_wait(s, until);
 	if (unlikely(bad == -EDEADLK || (bad == -ETIMEDOUT && !until.is_never() && !s->dev->lost())))
 		return core_fault(call, bad, at::wait);
-	e.stream = s->id;
 	if (likely(!bad))
-		bad = core::stream_take_error(s, &e);
-	return likely(!bad) ? ACL_SUCCESS : task_failed(call, s, e, bad);
+		bad = core::stream_take_error(s, &unlisted);
+	else
+		core::stream_list_new(s, &unlisted);
+	return synchronized(call, s, &unlisted, bad);
 }
 
 static aclError abort_and_wait(const char *call, aclrtStream handle)

@@ -82,17 +82,24 @@ static stream_mark *owner_of(stream *s, u64 seq)
 	return m && (m->seq == m->not_in_ring ? s->marked_seq : m->after_seq) < seq ? m : nullptr;
 }
 
-static void list_later(stream *s, error_list *l, const stream_error &e)
+/* False: no memory. */
+static bool add_later(error_list *l, const stream_error &e)
 {
-	later_error *const last = s->n_later < most_errors - 1 ? new (std::nothrow) later_error{e, nullptr} : nullptr;
+	later_error *const last = new (std::nothrow) later_error{e, nullptr};
 
-	if (!last) {
-		(l->last ? l->last->e : l->first).more++;
-		return;
-	}
+	if (!last)
+		return false;
 	(l->last ? l->last->next : l->later) = last;
 	l->last = last;
-	s->n_later++;
+	return true;
+}
+
+static void list_later(stream *s, error_list *l, const stream_error &e)
+{
+	if (s->n_later < most_errors - 1 && add_later(l, e))
+		s->n_later++;
+	else
+		(l->last ? l->last->e : l->first).more++;
 }
 
 static void list_error(stream *s, stream_mark *m, const stream_error &e)
@@ -108,16 +115,26 @@ static void list_error(stream *s, stream_mark *m, const stream_error &e)
 	store_release(&s->has_error, 1u);
 }
 
-/* The oldest one behind the first, of a list that has one. */
-static stream_error pop_later(stream *s, error_list *l)
+bool error_list_take(error_list *l, stream_error *out)
 {
 	const std::unique_ptr<later_error> oldest(l->later);
 
+	if (!oldest)
+		return false;
 	l->later = oldest->next;
 	if (!l->later)
 		l->last = nullptr;
-	s->n_later--;
-	return oldest->e;
+	*out = oldest->e;
+	return true;
+}
+
+/* The oldest one behind the first, of a list that has one. */
+static stream_error pop_later(stream *s, error_list *l)
+{
+	stream_error oldest;
+
+	s->n_later -= error_list_take(l, &oldest);
+	return oldest;
 }
 
 static void drop_later(stream *s, error_list *l)
@@ -589,11 +606,55 @@ static stream_error pending_error(const stream *s)
 	return e;
 }
 
+/* What stopped all of its owner's streams; that is none of the stream's own then. */
+static stream_error list_owners(stream *s, error_list *unlisted)
+{
+	stream_error e = stream_owner_failure(s);
+
+	if (e.err) {
+		std::lock_guard guard(s->opt.owner->lock);
+
+		s->opt.owner->listed = s->opt.owner->listed || add_later(unlisted, e);
+	}
+	return e;
+}
+
+static void list_one(stream *s, stream_error *e, const stream_error &owners, error_list *unlisted)
+{
+	stream_error copy = *e;
+
+	if (!e->err || e->err == ECANCELED || e->listed || (owners.stream == s->id && owners.number == e->number))
+		return;
+	copy.stream = s->id;
+	e->listed = add_later(unlisted, copy);
+}
+
+/* With errors_lock held. */
+static void list_new(stream *s, error_list *unlisted)
+{
+	const stream_error owners = list_owners(s, unlisted);
+
+	list_one(s, &s->failures.first, owners, unlisted);
+	for (later_error *l = s->failures.later; l; l = l->next)
+		list_one(s, &l->e, owners, unlisted);
+}
+
+void stream_list_new(stream *s, error_list *unlisted)
+{
+	if (likely(!load_acquire(&s->has_error)))
+		return;
+	std::lock_guard guard(s->errors_lock);
+	list_new(s, unlisted);
+}
+
 /* all: those behind it, too. */
-static stream_error take_pending(stream *s, bool all)
+static stream_error take_pending(stream *s, bool all, error_list *unlisted = nullptr)
 {
 	std::lock_guard guard(s->errors_lock);
 	const stream_error e = pending_error(s);
+
+	if (unlisted)
+		list_new(s, unlisted);
 
 	s->error_reported |= e.err == s->failures.first.err;
 	if (load_relaxed(&s->stopped))
@@ -604,20 +665,17 @@ static stream_error take_pending(stream *s, bool all)
 	return e;
 }
 
-static int take_error(stream *s, bool all, stream_error *out)
+/* Of an error that was taken. */
+static int fail_taken(stream *s, const stream_error &e)
 {
-	const stream_error e = take_pending(s, all);
-
-	if (out)
-		*out = e;
 	if (!e.err && load_relaxed(&s->lost_work))
 		return fail_lost(s->dev);
 	return e.err ? fail_task(s, e) : 0;
 }
 
-int stream_take_error(stream *s, stream_error *out)
+int stream_take_error(stream *s, error_list *unlisted)
 {
-	return likely(!load_acquire(&s->has_error)) ? 0 : take_error(s, true, out);
+	return likely(!load_acquire(&s->has_error)) ? 0 : fail_taken(s, take_pending(s, true, unlisted));
 }
 
 /* In the ring. What waits behind a gate is not lost before it is dropped, which is a failure of the stream. */
@@ -630,7 +688,8 @@ static bool has_lost_work(stream *s)
 
 int stream_take_next_error(stream *s, stream_error *out)
 {
-	const int err = load_acquire(&s->has_error) ? take_error(s, false, out) : 0;
+	*out = load_acquire(&s->has_error) ? take_pending(s, false) : stream_error{};
+	const int err = fail_taken(s, *out);
 
 	if ((err && out->err) || !s->dev->lost() || !has_lost_work(s))
 		return err;
@@ -644,24 +703,24 @@ int stream_take_error_locked(stream *s)
 	return take_pending(s, true).err;
 }
 
-int peek_error(stream *s, bool once, stream_error *out)
+int peek_error(stream *s, bool once, error_list *unlisted)
 {
 	if (likely(!load_acquire(&s->has_error)))
 		return 0;
 	std::lock_guard guard(s->errors_lock);
 	const stream_error e = pending_error(s);
+	if (unlisted)
+		list_new(s, unlisted);
 	if (!e.err && !once && load_relaxed(&s->lost_work))
 		return fail_lost(s->dev);
 	if (!e.err || (once && std::exchange(s->error_peeked, true)))
 		return 0;
-	if (out)
-		*out = e;
 	return fail_task(s, e);
 }
 
-int stream_see_error(stream *s, stream_error *out)
+int stream_see_error(stream *s, error_list *unlisted)
 {
-	return peek_error(s, false, out);
+	return peek_error(s, false, unlisted);
 }
 
 int stream_unreported_error(stream *s)

@@ -98,7 +98,7 @@ int event_sync(event *e, deadline until);
 /* As event_sync() without task errors: returns the result of the wait only (-ETIMEDOUT). */
 int event_wait(event *e, deadline until);
 /* stream_see_error() of the latest record's stream. */
-int event_see_error(event *e, stream_error *out = nullptr);
+int event_see_error(event *e, error_list *unlisted = nullptr);
 /* Work submitted to s afterwards starts after the latest record of e (on any device). */
 int stream_wait_event(stream *s, event *e, deadline until);
 /* Number of pending waits of streams for it. */

@@ -344,11 +344,11 @@ static int wait_queued(record *r, deadline until)
 	return 0;
 }
 
-static int recorder_error(const record *r, stream_error *out = nullptr)
+static int recorder_error(const record *r, error_list *unlisted = nullptr)
 {
 	const stream_guard s(load_relaxed(&r->on));
 
-	return s ? stream_see_error(s, out) : 0;
+	return s ? stream_see_error(s, unlisted) : 0;
 }
 
 static int wait_made(record *r, deadline until)
@@ -369,11 +369,11 @@ int event_wait(event *e, deadline until)
 	return r ? wait_made(r, until) : 0;
 }
 
-int event_see_error(event *e, stream_error *out)
+int event_see_error(event *e, error_list *unlisted)
 {
 	const latest_record r(e);
 
-	return r ? recorder_error(r, out) : 0;
+	return r ? recorder_error(r, unlisted) : 0;
 }
 
 /* Uses one record throughout: the event may be recorded again meanwhile. */

@@ -47,6 +47,7 @@ struct stream_owner {
 	u32 failure = 0;                  /* the errno at which all have stopped, atomic; first are written … */
 	u32 stream = 0;                   /* … the stream that failed, and its operation */
 	u64 number = 0;
+	bool listed = false; /* as that of stream_error; under lock */
 };
 
 struct stream_options {
@@ -66,6 +67,7 @@ struct stream_error {
 	bool remote = false;        /* of work with another machine; address: bytes of its item that succeeded */
 	u32 more = 0;               /* later failures that are not listed: most_errors, or no memory */
 	u32 stream = 0;             /* of a pending error: its stream, or that which stopped this one */
+	bool listed = false;        /* stream_list_new() has listed it */
 };
 /* Failures that a stream lists until they are taken; the first one of each owner needs no entry. */
 inline constexpr u32 most_errors = 1024;
@@ -255,15 +257,21 @@ int fail_task(const stream *s, const stream_error &e);
 const char *file_error_text(int err);
 /*
  * Returns the first error that no mark owns (0 or -errno), and clears it and those behind it, unless the stream has
- * stopped.
+ * stopped. unlisted (or null): as stream_list_new().
  */
-int stream_take_error(stream *s, stream_error *out);
+int stream_take_error(stream *s, error_list *unlisted);
 /* As stream_take_error(), but leaves those behind it. -ENODEV: none, but work was lost with the device. */
 int stream_take_next_error(stream *s, stream_error *out);
 /* As stream_take_error(), for a check of stream_wait_check(): a positive errno, or 0. */
 int stream_take_error_locked(stream *s);
 /* As stream_take_error(), but leaves the error pending. */
-int stream_see_error(stream *s, stream_error *out = nullptr);
+int stream_see_error(stream *s, error_list *unlisted = nullptr);
+/*
+ * Adds the pending failures that it has not listed before, each once: what stopped all of the owner's streams, and the
+ * stream's own, but for those of an abort. error_list_take() is called until it returns false.
+ */
+void stream_list_new(stream *s, error_list *unlisted);
+bool error_list_take(error_list *l, stream_error *out);
 /*
  * Drops queued work and aborts running work; later calls return -ECANCELED until the stream is destroyed. why: EBADF
  * if its device is closed.
@@ -292,8 +300,11 @@ bool stream_stops_at(const stream *s, u64 number);
  * stream errors: returns the result of the wait only.
  */
 int device_sync(device *dev, deadline until);
-/* Returns the first pending error among the device's streams and leaves it pending. Each error is returned once. */
-int device_peek_error(device *dev, stream_error *out = nullptr);
+/*
+ * Returns the first pending error among the device's streams and leaves it pending. Each error is returned once.
+ * unlisted: as stream_list_new() of all of them.
+ */
+int device_peek_error(device *dev, error_list *unlisted);
 
 /*
  * The device is being closed: invalidates its remaining streams, and drops work that waits for a gate, also that of

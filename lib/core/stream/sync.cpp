@@ -319,12 +319,15 @@ int device_sync(device *dev, deadline until)
 	return err;
 }
 
-int device_peek_error(device *dev, stream_error *out)
+int device_peek_error(device *dev, error_list *unlisted)
 {
 	int err = 0;
 
-	for (size_t at = 0; stream *s = err ? nullptr : stream_of_device(dev, &at);) {
-		err = peek_error(s, true, out);
+	for (size_t at = 0; stream *s = stream_of_device(dev, &at);) {
+		if (!err)
+			err = peek_error(s, true, unlisted);
+		else
+			stream_list_new(s, unlisted);
 		stream_unref(s);
 	}
 	return err;

@@ -173,7 +173,7 @@ void stream_close_gates(stream *s);
  */
 stream *stream_of_device(const device *dev, size_t *at);
 /* The pending error, left pending. once: reported once. */
-int peek_error(stream *s, bool once, stream_error *out);
+int peek_error(stream *s, bool once, error_list *unlisted);
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 

@@ -76,14 +76,21 @@ static constexpr kind_rule rules[3][3] = {
 	{{d2h | d2d | any_default, ACL_MEMCPY_DEVICE_TO_HOST}, {}, {}},
 };
 
-/* Either side is pageable memory: waits for the stream, copies, and returns when done. */
+/*
+ * Either side is pageable memory: waits for the stream, copies, and returns when done. Captures take what is called a
+ * copy between devices (runtime: api_error.cc, MemcpyAsync).
+ */
 static aclError memcpy_pageable(const char *call, stream_guard &s, const core::endpoints &e, void *dst, const void *src,
 				size_t count, u32 kind)
 {
 	const kind_rule &rule = rules[size_t(e.src.cls)][size_t(e.dst.cls)];
+	const void *const of_device = e.dst.cls == core::mem_class::device ? dst :
+				      e.src.cls == core::mem_class::device ? src :
+									     nullptr;
+	const bool is_captured = kind == ACL_MEMCPY_DEVICE_TO_DEVICE && of_device && captures(s);
 	int err;
 
-	if (const aclError refused = capture_allows_pageable(call, s))
+	if (const aclError refused = is_captured ? ACL_SUCCESS : capture_allows_pageable(call, s))
 		return refused;
 	if (!(rule.accepted >> kind & 1))
 		return fault(call, ACL_ERROR_RT_PARAM_INVALID, "kind %u does not fit the memory of dst %p and src %p",
@@ -96,6 +103,10 @@ static aclError memcpy_pageable(const char *call, stream_guard &s, const core::e
 		return ACL_SUCCESS;
 	if (kind == ACL_MEMCPY_DEVICE_TO_DEVICE && owner_of(s) != current_now())
 		return foreign_stream(call, s);
+	if (is_captured)
+		return capture_call(
+			call, s, captured_call([=](core::stream *to) { return core::copy_async(to, dst, src, count); }),
+			{{of_device, count}});
 	err = core::sync_before(s, deadline::never());
 	/* Looked up again: what ran meanwhile may have mapped other memory there. */
 	if (!err)

@@ -71,6 +71,18 @@ static aclError write_desc(const char *call, const context *c, void *desc, const
 	return check(call, core::copy_sync(c->dev, desc, &d, sizeof(d), deadline::never()), at::copy);
 }
 
+/* Those of another device are read as its memory is copied; what they name is read when the copy runs. */
+static aclError check_cells(const char *call, const core::stream *s, const core::endpoints &e)
+{
+	aclError err = ACL_SUCCESS;
+
+	for (const core::translation &cell : {e.dst, e.src})
+		if (!err && cell.cls == core::mem_class::device && cell.kind == core::region_kind::heap &&
+		    cell.slot != s->dev->slot)
+			err = check_peers(call, cell.slot, s->dev->slot);
+	return err;
+}
+
 static int copy_cells(core::stream *s, void **dst, const void **src, size_t count, size_t dst_offset, size_t src_offset)
 {
 	int err = 0;
@@ -259,6 +271,8 @@ aclError aclrtMemcpyAsyncWithOffset(void **dst, size_t destMax, size_t dstDataOf
 			     "destMax %zu",
 			     u32(kind), count, dstDataOffset, destMax);
 	err = get_stream(__func__, stream, &s);
+	if (!err)
+		err = check_cells(__func__, s, core::translate_both(dst, src));
 	if (err)
 		return err;
 	const noted_task task(s);

@@ -144,6 +144,8 @@ void test_refused(void **)
 	GOOD(rig::copy(r.dev, r.heap, r.u)); /* RELAXED: allowed */
 	IS(107036, aclmdlRICaptureEnd(r.t, &m));
 	GOOD(rig::copy(r.back, r.dev, r.s));
+	/* Of pageable memory, as what it is not. */
+	GOOD(aclrtMemcpyAsync(r.heap, size, r.dev, size, ACL_MEMCPY_DEVICE_TO_DEVICE, r.s));
 	m = r.end(r.s);
 	for (aclrtStream x : {r.s, r.t})
 		assert_int_equal(status_of(x), ACL_MODEL_RI_CAPTURE_STATUS_NONE);
@@ -151,7 +153,8 @@ void test_refused(void **)
 	assert_int_equal(r.back[0] | memcmp(r.back, r.back + 1, size - 1), 0);
 	GOOD(aclmdlRIExecuteAsync(m, r.u));
 	GOOD(aclrtSynchronizeStream(r.u));
-	assert_memory_equal(r.back, r.pin, size);
+	for (const void *copied : {r.back, r.heap})
+		assert_memory_equal(copied, r.pin, size);
 	GOOD(aclmdlRIDestroy(m));
 }
 

@@ -87,6 +87,21 @@ static void cross_device_data_interaction_configuration_fail(void **)
 		char *p = device_block();
 
 		assert_int_equal(aclrtMemcpy(p, 1024, f.dev, 1024, ACL_MEMCPY_DEVICE_TO_DEVICE), 507899);
+		/* Cells are looked up by the call, what they name when it runs. */
+		const void *cells[] = {p, f.dev}, **at = reinterpret_cast<const void **>(p);
+		void **to = reinterpret_cast<void **>(p);
+		assert_int_equal(aclrtMemcpy(p, 16, cells, 16, ACL_MEMCPY_HOST_TO_DEVICE), 0);
+		const auto copy = [&](const void **from) {
+			return aclrtMemcpyAsyncWithOffset(to, 1024, 64, from, 64, 0, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE,
+							  nullptr);
+		};
+		assert_int_equal(copy(static_cast<const void **>(f.dev)), 507899);
+		assert_int_equal(copy(cells), 107000);
+		assert_int_equal(copy(at + 1), 0);
+		assert_int_equal(aclrtSynchronizeStream(nullptr), 507899);
+		assert_int_equal(aclrtSetMemcpyDesc(p, ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, f.dev,
+						    static_cast<char *>(f.dev) + 64, 64, nullptr),
+				 107000);
 		assert_int_equal(aclrtFree(p), 0);
 	});
 }

@@ -102,6 +102,11 @@ public:
 	/* One access of 1, 2, 4 or 8 bytes, or a longer copy (config space, device memory). */
 	virtual int region_read(unsigned index, u64 offset, void *buf, size_t len) = 0;
 	virtual int region_write(unsigned index, u64 offset, const void *buf, size_t len) = 0;
+	/* One access, posted as on the bus: it takes effect before later requests, maybe after the return. */
+	virtual int region_post(unsigned index, u64 offset, const void *buf, size_t len)
+	{
+		return region_write(index, offset, buf, len);
+	}
 	/* The file that backs a mappable region, to share it with others; borrowed; -1: none. */
 	virtual int region_fd(unsigned index, u64 *fd_offset) = 0;
 	/*

@@ -27,6 +27,7 @@ public:
 	int region_map(unsigned index, u64 offset, u64 size, mapping *out) override;
 	int region_read(unsigned index, u64 offset, void *buf, size_t len) override;
 	int region_write(unsigned index, u64 offset, const void *buf, size_t len) override;
+	int region_post(unsigned index, u64 offset, const void *buf, size_t len) override;
 	int region_fd(unsigned index, u64 *fd_offset) override;
 	int region_doorbell_fd(unsigned index, u64 offset) override;
 	bool doorbell_ring(int fd) override;

@@ -261,6 +261,20 @@ int user_link::call(proto::command cmd, std::span<const iovec> parts, std::span<
 	return reply->head.flags & proto::flag_error ? server_error(cmd, reply->head.error) : 0;
 }
 
+int user_link::post(proto::command cmd, std::span<const iovec> parts)
+{
+	const no_cancel scope;
+	const deadline until = reply_deadline();
+	u16 id;
+	{
+		std::lock_guard guard(wait_lock_);
+
+		id = next_id_++;
+	}
+	const int err = send({id, u16(cmd), 0, u32(proto::type_command | proto::flag_no_reply), 0}, parts, {}, until);
+	return err == -ETIMEDOUT ? too_late(cmd, until) : err == -EPROTO ? no_link() : err;
+}
+
 /* err: -ENOMEM, -EMFILE: only the header was received. */
 int user_link::handle_reply(user_message *m, int err)
 {

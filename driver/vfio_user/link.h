@@ -43,6 +43,9 @@ public:
 	 */
 	int call(proto::command cmd, std::span<const iovec> parts, std::span<const int> fds, user_message *reply);
 
+	/* Sends a command that has no reply. */
+	int post(proto::command cmd, std::span<const iovec> parts);
+
 	/* As device::set_deadline(). */
 	void set_deadline(u64 ms);
 	/* As device::limit_wait(). */

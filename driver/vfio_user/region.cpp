@@ -230,6 +230,17 @@ int user_device::region_write(unsigned index, u64 offset, const void *buf, size_
 	return err;
 }
 
+/* A server that is busy with others' requests delays no doorbell's caller, who may hold locks. */
+int user_device::region_post(unsigned index, u64 offset, const void *buf, size_t len)
+{
+	const proto::region_access_head h = {offset, index, u32(len)};
+	const iovec parts[] = {{const_cast<proto::region_access_head *>(&h), sizeof(h)},
+			       {const_cast<void *>(buf), len}};
+	const int err = check_access(index, offset, len, region_writable);
+
+	return err ? err : link_.post(proto::command::region_write, parts);
+}
+
 /*
  * Entries may be longer than the ones defined here (libvfio-user's have 48 bytes): the stride is the array's
  * size divided by count. argsz is the array's full size, even if the reply holds only a part of it.

@@ -53,7 +53,7 @@ void dsa_engine::submit(u32 index, const work &w)
 	if (likely(portals_.data() != nullptr))
 		movdir64b(portals_.data() + at, w);
 	else
-		dev_->region_write(vfio::region_bar2, at, &w, sizeof(w));
+		dev_->region_post(vfio::region_bar2, at, &w, sizeof(w));
 }
 
 /* ---- commands ---------------------------------------------------------------------------------------- */

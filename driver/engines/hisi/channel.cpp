@@ -24,7 +24,7 @@ void queue_regs::put(u32 reg, u32 value)
 	if (likely(bar_ != nullptr))
 		mmio_write32(bar_ + base_ + reg, value);
 	else
-		write(reg, value);
+		dev_.region_post(vfio::region_bar2, base_ + reg, &value, sizeof(value));
 }
 
 void queue_regs::mask(bool on, bool flush)

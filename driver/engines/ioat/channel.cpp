@@ -43,7 +43,7 @@ void channel_regs::count(u16 descriptors)
 	if (likely(bar_ != nullptr))
 		mmio_write16(bar_ + base_ + chan_dmacount, descriptors);
 	else
-		write(chan_dmacount, descriptors);
+		dev_.region_post(vfio::region_bar0, base_ + chan_dmacount, &descriptors, sizeof(descriptors));
 }
 
 /* Flush: a completion before the rearm, which raised no interrupt, has then reached memory. */

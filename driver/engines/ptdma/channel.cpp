@@ -24,7 +24,7 @@ void queue_regs::put(u32 reg, u32 value)
 	if (likely(bar_ != nullptr))
 		mmio_write32(bar_ + reg, value);
 	else
-		write(reg, value);
+		dev_.region_post(vfio::region_bar2, reg, &value, sizeof(value));
 }
 
 int queue_regs::read(u32 reg, u32 *out)

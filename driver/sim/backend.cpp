@@ -66,11 +66,22 @@ void submitter::announce()
 		ch->ops->wake(ch);
 }
 
+/* One of all that poll reads the device's report, maybe from a register: the others take what it has found. */
 u64 submitter::ended()
 {
 	if (unlikely(dma::halted(on_.ch)) && !exchange_acq_rel(&on_.reported, 1))
 		eventfd_signal(on_.wake_fd);
-	return dma::completed(on_.ch);
+	if (load_relaxed(&on_.polling) || exchange_acq_rel(&on_.polling, 1))
+		return load_device(&on_.ch->record->completed);
+	const u64 done = dma::completed(on_.ch);
+
+	store_release(&on_.polling, 0u);
+	return done;
+}
+
+bool submitter::is_queued(u64 seq) const
+{
+	return seq - load_device(&on_.ch->record->completed) != 1;
 }
 
 u64 submitter::progress() const
@@ -183,16 +194,6 @@ void backend::drop_window(u64 iova, u64 size)
 	mapped_ -= size;
 }
 
-/* To a server, which answers one after the other, one at a time: others' would be in the time that each may take. */
-template <class F> int backend::map_in_turn(const F &f)
-{
-	std::unique_lock turn(turn_lock_, std::defer_lock);
-
-	if (engine_->transport().own_connection())
-		turn.lock();
-	return f();
-}
-
 int backend::map(vfio::dma_area area, u64 *iova)
 {
 	{
@@ -201,7 +202,7 @@ int backend::map(vfio::dma_area area, u64 *iova)
 		if (const int err = find_window(area.size, &area.iova))
 			return err;
 	}
-	const int err = map_in_turn([&] { return engine_->map(area); });
+	const int err = engine_->map(area);
 	if (err) {
 		drop_window(area.iova, area.size);
 		return err;
@@ -254,7 +255,7 @@ int backend::unmap(u64 iova, u64 size)
 	for (u32 i = 0; i < count_; i++)
 		if (!wait_unused(channels_[i], {iova, size}))
 			return fail(ETIMEDOUT, "%s does not finish its work in memory that is unmapped", name());
-	if (const int err = load_acquire(&ended_) ? 0 : map_in_turn([&] { return engine_->unmap(iova, size); }))
+	if (const int err = load_acquire(&ended_) ? 0 : engine_->unmap(iova, size))
 		return err;
 	drop_window(iova, size);
 	return 0;

@@ -12,7 +12,6 @@
 
 #include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
-#include "driver/base/futex_lock.h"
 #include "driver/base/unique_fd.h"
 #include "driver/dma/engine.h"
 
@@ -35,12 +34,14 @@ struct backend_channel {
 		u64 last = 0; /* number of the entry's last request: until it has ended, no other submitter gets it */
 	};
 
-	futex_lock lock; /* protects what follows */
+	/* Protects what follows. Waiters sleep until it is free: all clients may wait for it on one CPU. */
+	std::mutex lock;
 	dma::channel *ch = nullptr;
 	u32 used = 0; /* entries with a submitter; atomic */
 	entry entries[most_submitters];
 	bool stuck = false; /* it cannot be resumed */
 
+	u32 polling = 0;  /* atomic: a thread reads the device's report of completions */
 	u32 reported = 0; /* atomic: it has halted, and the monitor was woken */
 	static constexpr u64 nowhere = ~u64(0);
 	u64 stuck_at = nowhere; /* atomic: with so many completed, unmap() has given up */
@@ -71,6 +72,8 @@ public:
 	dma::fault take_fault();
 	/* Grows while the device's channel makes progress. */
 	u64 progress() const;
+	/* The request of this number is not the one that the device's channel runs now. */
+	bool is_queued(u64 seq) const;
 
 	/* With the lock of the device's channel: the first fault counts. */
 	void note(const dma::fault &f);
@@ -188,7 +191,6 @@ private:
 	backend() = default;
 	int start();
 	int open_channels();
-	template <class F> int map_in_turn(const F &f);
 	int find_window(u64 size, u64 *iova);
 	void drop_window(u64 iova, u64 size);
 	bool may_wait(backend_channel &c, u64 done, u64 *seen, deadline *until) const;
@@ -213,7 +215,6 @@ private:
 	unique_fd lost_, stop_, wake_;
 	u32 ended_ = 0; /* atomic: the device is lost, and certain to access no memory */
 
-	std::mutex turn_lock_;       /* for map_in_turn() */
 	std::mutex window_lock_;     /* protects what follows */
 	std::map<u64, u64> windows_; /* address → size */
 	u64 mapped_ = 0;             /* bytes of them */

@@ -35,6 +35,9 @@ static constexpr u32 passes_per_yield = 8;
 static constexpr u64 long_yield_ns = 300 * ns_per_us, busy_ns = 50 * ns_per_ms;
 /* Of this process, in a WAIT: who is to end it may wait for the CPU of an engine that polls. */
 static u32 waiting_engines;
+/* Of this process, asleep while a device behind their model works; so many for each CPU do not lengthen their naps. */
+static u32 polling_engines;
+static constexpr u32 polling_per_cpu = 2;
 /* Idle passes before the engine relaxes the CPU between them. */
 static constexpr u32 eager_passes = 512;
 /*
@@ -52,7 +55,7 @@ engine::engine(machine &m, unsigned index)
 	: m_(m), reader_(m.space.needs_fences()), deaths_(load_acquire(&bus_deaths)),
 	  special_(m.wrong || m.cfg.latency_us || m.cfg.rate || m.order),
 	  always_(m.cfg.timing == timing_kind::plain ? u8(0) : u8(dma::flag_complete)),
-	  spin_ns_(m.cfg.spin_us * ns_per_us), few_cpus_(usable_cpus() <= 2), stream_(stream_unordered(m.tuning)),
+	  spin_ns_(m.cfg.spin_us * ns_per_us), cpus_(u32(usable_cpus())), stream_(stream_unordered(m.tuning)),
 	  index_(index)
 {
 }
@@ -405,7 +408,7 @@ void engine::idle()
 		/* A pause is long on some CPUs: not while the next descriptor is probably about to arrive. */
 		if (idle_polls_ > eager_passes)
 			cpu_relax();
-		if (++idle_polls_ % passes_per_yield == 0 && few_cpus_)
+		if (++idle_polls_ % passes_per_yield == 0 && cpus_ <= 2)
 			let_others_run();
 		if (idle_polls_ % passes_per_poll)
 			return;
@@ -461,6 +464,12 @@ bool engine::nothing_to_do()
 	return !load_acquire(&cmd_pending_) && !thread_.quits();
 }
 
+/* However many engines poll the device, they leave the CPUs to what they wait for. */
+u64 engine::polling_share() const
+{
+	return std::max(load_relaxed(&polling_engines) / (polling_per_cpu * cpus_), 1u);
+}
+
 /* Longest sleep without a wake-up: WAITs are polled, coalesced interrupts become due. */
 u64 engine::sleep_limit()
 {
@@ -473,7 +482,7 @@ u64 engine::sleep_limit()
 			limit = left < limit ? left : limit;
 		}
 		if (ch->is_on_device())
-			limit = std::min(limit, nap_ns_);
+			limit = std::min(limit, nap_ns_ * polling_share());
 		if (ch->state != chan_state_running)
 			continue;
 		if (const u64 nap = ch->wait_is_reported ? reported_nap_ns : nap_ns_; ch->waiting && nap < limit)
@@ -529,11 +538,16 @@ bool engine::only_waits() const
 /* In proportion to the time for which the WAIT has been polled. */
 void engine::nap()
 {
+	const u32 polls = std::any_of(active_.begin(), active_.end(),
+				      [](const hw_channel *ch) { return ch->is_on_device(); });
+
+	fetch_add_relaxed(&polling_engines, polls);
 	const u64 limit = sleep_limit();
 
 	reader_.leave();
 	beat_due_ = napping_ = !wait_wake(limit);
 	reader_.enter();
+	fetch_add_relaxed(&polling_engines, 0 - polls);
 	nap_ns_ = std::min(nap_ns_ + nap_ns_ / 8, nap_max_ns);
 }
 

@@ -95,6 +95,7 @@ private:
 	void note_waits(bool now);
 	void let_others_run();
 	bool cpu_is_busy();
+	u64 polling_share() const;
 	bool waits_hold();
 	bool only_waits() const;
 	void nap();
@@ -151,6 +152,7 @@ private:
 	unsigned collect(hw_channel &ch);
 	void stop_between(hw_channel &ch);
 	unsigned run_on_device(hw_channel &ch, bool *dry);
+	static void beat_on_device(hw_channel &ch);
 	bool attach_device(hw_channel &ch);
 	static void drop_record(hw_channel &ch);
 	bool drain(hw_channel &ch);
@@ -194,7 +196,7 @@ private:
 	u64 idle_since_ = 0, nap_ns_ = 0;
 	u64 busy_until_ = 0; /* 0: no other program has taken the CPU */
 	u64 spin_ns_;
-	bool few_cpus_;
+	u32 cpus_;
 	bool waits_ = false;     /* counted in waiting_engines */
 	u64 moved_ = 0;          /* bytes in this turn of a channel */
 	const copy_fn stream_;   /* stream_unordered() of the machine's tuning */

@@ -18,6 +18,7 @@ using sdma::descriptor;
 
 /* Descriptors that a channel may begin before the next one's turn. */
 static constexpr unsigned turn = 32;
+static constexpr u32 polls_per_beat = 16;
 
 /* ---- addresses ------------------------------------------------------------------------------------- */
 
@@ -354,12 +355,21 @@ unsigned engine::run_on_device(hw_channel &ch, bool *dry)
 		stop_between(ch);
 	if (!ch.device)
 		return n;
-	/* As for a WAIT: after a nap. */
-	if (!n && o.count && beat_due_ && o.progress != o.to->progress()) {
-		o.progress = o.to->progress();
-		store_relaxed(&ch.record->heartbeat, ++ch.heartbeat);
-	}
+	/* As for a WAIT: after a nap, and of an engine that others wake all the time, by polls. */
+	if (!n && o.count && (beat_due_ || !(++o.polls % polls_per_beat)))
+		beat_on_device(ch);
 	return n;
+}
+
+/* A request that waits for its turn does not hang, even if the one of another client does before it. */
+void engine::beat_on_device(hw_channel &ch)
+{
+	offload &o = *ch.device;
+	const u64 progress = o.to->progress();
+
+	if (progress != o.progress || !o.requests || o.to->is_queued(o.oldest().number))
+		store_relaxed(&ch.record->heartbeat, ++ch.heartbeat);
+	o.progress = progress;
 }
 
 /* ---- a channel that is switched off ---------------------------------------------------------------- */

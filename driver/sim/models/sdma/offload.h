@@ -101,6 +101,7 @@ struct offload {
 	u32 next_sent = 0, requests = 0;
 	u64 held_back = 0;             /* the descriptor that waits until the device has ended all before it */
 	u64 progress = 0;              /* of the device, when last checked */
+	u32 polls = 0;                 /* that have found nothing */
 	sdma::status_block spare = {}; /* for a channel that is being switched off, and has lost its own */
 };
 

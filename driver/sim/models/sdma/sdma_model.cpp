@@ -30,13 +30,20 @@ static u32 most_areas(const config &cfg)
 	return std::min(cfg.device ? cfg.device->most_areas() : ~u32(0), dma_bounds().areas);
 }
 
+/* The device behind it brings the pages of its mappings into memory. */
+static file_bounds files_of(const config &cfg)
+{
+	file_bounds most;
+
+	most.any_file = cfg.any_file;
+	most.populate = cfg.device ? 0 : most.populate;
+	return most;
+}
+
 sdma_model::sdma_model(const config &cfg, faults *wrong)
-	: cfg_(cfg), m_(cfg_,
-			{.areas = most_areas(cfg),
-			 .file_bytes = cfg.share,
-			 .files = {.any_file = cfg.any_file},
-			 .device = cfg.device},
-			std::min(u32(dma::irq_slots) * cfg.channels, max_vectors))
+	: cfg_(cfg),
+	  m_(cfg_, {.areas = most_areas(cfg), .file_bytes = cfg.share, .files = files_of(cfg), .device = cfg.device},
+	     std::min(u32(dma::irq_slots) * cfg.channels, max_vectors))
 {
 	m_.wrong = wrong;
 	m_.channels = cfg_.channels;

@@ -9,6 +9,7 @@
 #include "tests/support/until.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <fstream>
@@ -105,8 +106,19 @@ void work::round()
 static constexpr unsigned load = ~0u; /* instead of rounds */
 static unsigned client_number, client_rounds;
 
+static std::atomic<bool> seen_a_hang;
+
+static void note_hang(int, const char *text, void *)
+{
+	if (strstr(text, "hangs"))
+		seen_a_hang = true;
+	print_error("%s\n", text);
+}
+
 static void client_work(void **)
 {
+	usdma_log_set_callback(note_hang, nullptr);
+	usdma_log_set_level(USDMA_LOG_WARN);
 	const device dev;
 	work a(dev, 2 * client_number), b(dev, 2 * client_number + 1);
 
@@ -115,6 +127,7 @@ static void client_work(void **)
 		a.round();
 		b.round();
 	}
+	assert_false(seen_a_hang);
 }
 
 /* Copies without an end, with more in flight than it gets. */
@@ -234,7 +247,7 @@ static unsigned mapped()
 	return n;
 }
 
-static pid_t start_client(unsigned number, unsigned rounds)
+static pid_t start_client(unsigned number, unsigned rounds, const char *hang_ms = "10000")
 {
 	const std::string dev = "vfio-user:" + path_of("dev"), n = std::to_string(number), r = std::to_string(rounds);
 	const pid_t pid = fork();
@@ -247,6 +260,7 @@ static pid_t start_client(unsigned number, unsigned rounds)
 	unsetenv("USDMA_TEST_CASE");
 	/* All clients together may map half of the machine's memory. */
 	setenv("USDMA_POOL_SIZE", "16M", 1);
+	setenv("USDMA_HANG_MS", hang_ms, 1);
 	execl("/proc/self/exe", "share-client", "client", dev.c_str(), n.c_str(), r.c_str(), nullptr);
 	_exit(127);
 }
@@ -334,7 +348,7 @@ struct one_client {
 	void lose()
 	{
 		is_lost = true;
-		s.release();
+		s->leave();
 	}
 	/* Operation i copies page i. */
 	void copy_pages(unsigned first, unsigned n)
@@ -351,13 +365,19 @@ struct one_client {
 	bool is_lost = false;
 };
 
-static unsigned long long seen_by_real_device()
+/* What its rule applies to ("seen"), or did ("struck"). */
+static unsigned long long of_real_device(const std::string &count)
 {
-	const std::string answer = send_control_line(control_path, "state");
-	const char *const seen = strstr(answer.c_str(), "\"seen\": ");
+	const std::string answer = send_control_line(control_path, "state"), key = "\"" + count + "\": ";
+	const char *const at = strstr(answer.c_str(), key.c_str());
 
-	assert_non_null(seen);
-	return strtoull(seen + 8, nullptr, 10);
+	assert_non_null(at);
+	return strtoull(at + key.size(), nullptr, 10);
+}
+
+static void set_rule(const std::string &rule)
+{
+	assert_non_null(strstr(send_control_line(control_path, ("faults " + rule).c_str()).c_str(), "\"ok\": true"));
 }
 
 /* By the device behind: it counts what its rule applies to. */
@@ -369,13 +389,30 @@ static void device_copies(void **)
 	one_client c;
 	/* Memory and rings, in the server and in the process of the device behind it. */
 	assert_true(mapped() >= mapped_before + 4);
-	assert_non_null(strstr(send_control_line(control_path, "faults fail@1000000000").c_str(), "\"ok\": true"));
-	const unsigned long long before = seen_by_real_device();
+	set_rule("fail@1000000000");
+	const unsigned long long before = of_real_device("seen");
 	c.copy_pages(0, copies);
 	WORKS(usdma_stream_sync(*c.s, long_ms));
 	for (unsigned i = 0; i < copies; i++)
 		assert_true(c.page_is_copied(i));
-	assert_true(seen_by_real_device() - before >= copies);
+	assert_true(of_real_device("seen") - before >= copies);
+}
+
+/* The device does not answer when one client maps: others' mappings do not wait for that. */
+static void maps_beside_a_late_one(void **)
+{
+	set_rule("reply@1/drop");
+	pid_t waits = start_client(0, 1);
+	until("a mapping without an answer", [] { return of_real_device("struck") == 1; });
+	{
+		one_client c;
+
+		c.copy_pages(0, 8);
+		WORKS(usdma_stream_sync(*c.s, long_ms));
+		for (unsigned i = 0; i < 8; i++)
+			assert_true(c.page_is_copied(i));
+	}
+	end_sim(waits);
 }
 
 /* Of 8 copies one fails, and is reported with its number; the others are made. */
@@ -384,14 +421,14 @@ static void one_of_eight_fails(const char *rule, unsigned nth, const char *reaso
 	usdma_error_info info = {};
 
 	one_client c;
-	assert_non_null(strstr(send_control_line(control_path, rule).c_str(), "\"ok\": true"));
+	set_rule(rule);
 	c.copy_pages(0, 8);
 	assert_int_equal(usdma_stream_sync(*c.s, long_ms), -EIO);
 	c.copy_pages(8, 8);
 	WORKS(usdma_stream_sync(*c.s, long_ms));
 	for (unsigned i = 0; i < 16; i++)
 		assert_int_equal(c.page_is_copied(i), i + 1 != nth);
-	assert_non_null(strstr(send_control_line(control_path, rule).c_str(), "\"ok\": true"));
+	set_rule(rule);
 	c.copy_pages(16, 8);
 	info.struct_size = sizeof(info);
 	until("the end of the copies", [&] { return usdma_stream_query(*c.s) == 1; });
@@ -404,12 +441,12 @@ static void one_of_eight_fails(const char *rule, unsigned nth, const char *reaso
 
 static void faults_come_back(void **)
 {
-	one_of_eight_fails("faults fail@3/transfer", 3, "transfer failed");
+	one_of_eight_fails("fail@3/transfer", 3, "transfer failed");
 }
 
 static void hang_is_reset(void **)
 {
-	one_of_eight_fails("faults hang@2", 2, "ended by a reset");
+	one_of_eight_fails("hang@2", 2, "ended by a reset");
 }
 
 /* A number of each client, in the order in which they came. */
@@ -434,19 +471,23 @@ static void dies_over_a_hang(void **)
 {
 	const unsigned before = mapped();
 
-	assert_non_null(strstr(send_control_line(control_path, "faults hang@1").c_str(), "\"ok\": true"));
+	set_rule("hang@1");
 	pid_t dies = start_client(0, load);
 	until("a request that hangs", [] {
 		const std::vector<double> n = of_clients("in_flight");
 
 		return n.size() == 1 && n[0] > 0;
 	});
+	/* A client that is less patient than the server takes nothing behind it for a hang. */
+	const pid_t waits = start_client(1, 2, "400");
+	until("a request behind it", [] {
+		const std::vector<double> n = of_clients("in_flight");
+
+		return n.size() == 2 && n[1] > 0;
+	});
 	end_sim(dies, SIGKILL);
+	succeeds(waits);
 	until("the memory of a client whose request hangs", [=] { return mapped() == before; });
-	one_client c;
-	c.copy_pages(0, 1);
-	WORKS(usdma_stream_sync(*c.s, long_ms));
-	assert_true(c.page_is_copied(0));
 }
 
 /* Over so many of the pieces in which clients get the device, of the one that gets less. */
@@ -556,8 +597,7 @@ static void device_dies(void **)
 static void device_hangs_for_good(void **)
 {
 	loses_device([](one_client &c) {
-		assert_non_null(
-			strstr(send_control_line(control_path, "faults hang%1/for-good").c_str(), "\"ok\": true"));
+		set_rule("hang%1/for-good");
 		for (unsigned i = 0; i < 8 && !(flags_of(c.dev) & USDMA_DEVICE_LOST); i++) {
 			usdma_copy(*c.s, c.to->data(), c.from->data(), one_client::page);
 			assert_int_not_equal(usdma_stream_sync(*c.s, long_ms), 0);
@@ -611,6 +651,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_prestate_setup_teardown(device_copies, set_up, tear_down, &name),
 		cmocka_unit_test_prestate_setup_teardown(faults_come_back, set_up, tear_down, &name),
 		cmocka_unit_test_prestate_setup_teardown(device_dies, set_up, end_after_loss, &name),
+		cmocka_unit_test_prestate_setup_teardown(maps_beside_a_late_one, set_up, end_after_loss, &name),
 		cmocka_unit_test_prestate_setup_teardown(hang_is_reset, set_up_impatient, tear_down, &name),
 		cmocka_unit_test_prestate_setup_teardown(dies_over_a_hang, set_up_for_a_death, tear_down, &name),
 		cmocka_unit_test_prestate_setup_teardown(abort_in_a_long_copy, set_up_slow, tear_down, &name),

@@ -105,6 +105,8 @@ public:
 		if (s_)
 			WORKS(usdma_stream_destroy(s_));
 	}
+	/* It is not destroyed: its device is lost. */
+	void leave() { s_ = nullptr; }
 	operator usdma_stream *() const { return s_; }
 
 private:

@@ -7,8 +7,10 @@
  *   state             the device and its clients
  *   drain             new clients are refused
  *   return            they are served again
- *   weight USER N     the clients of this user have this weight, also those that are there; 1: as all others
- *   client NUMBER N   this client has this weight
+ *   weight USER N     this user has this weight, also with the clients that are there; 1: as all others
+ *   client NUMBER N   this client has this weight among those of its user
+ *   reload OPTION …   the options of the command line that are share_settings, from now on; those that are not
+ *                     named have their defaults again. Limits hold for what is mapped, and who comes, later
  *   help              these words
  */
 #pragma once
@@ -36,13 +38,24 @@ private:
 	u32 count_ = 0;
 };
 
+/* What can be changed while it runs. */
+struct share_settings {
+	sim::share_limits limits;
+	u64 hang_ms = 10000;
+	u32 channels = 16;
+	user_weights weights;
+
+	/* An option's name without dashes, and its value. -ENOENT: it is another one; -EINVAL with a text. */
+	int set(std::string_view name, std::string_view value);
+};
+
 class shared_clients {
 public:
 	static constexpr u32 most = 64;
 
 	/* control: nullptr: none. */
-	shared_clients(sim::listener &socket, const sim::config &cfg, sim::backend &device, const user_weights &weights,
-		       sim::console *control);
+	shared_clients(sim::listener &socket, const sim::config &cfg, sim::backend &device,
+		       const share_settings &settings, const share_settings &defaults, sim::console *control);
 
 	/*
 	 * Serves until stop_fd becomes readable, or one client only; on return of 0 no client is served any more. -EIO:
@@ -54,7 +67,7 @@ private:
 	struct client {
 		shared_clients *all = nullptr; /* nullptr: none is served here */
 		unique_fd sock;
-		sim::backend_client *work = nullptr;
+		sim::backend_client *work = nullptr; /* while it is served */
 		u32 number = 0, user = 0;
 		int pid = 0;
 		u64 since_ns = 0;
@@ -71,6 +84,11 @@ private:
 	int set_client(std::string_view number, std::string_view weight);
 	void set_draining(bool on);
 	std::string state();
+	std::string users();
+	std::string device();
+	int reload(std::string_view options, std::string *others);
+	void apply(const share_settings &s);
+	int begin(client *c, sim::config *cfg, sim::backend_client *work);
 
 	sim::listener &socket_;
 	const sim::config &cfg_;
@@ -80,9 +98,11 @@ private:
 	u32 serving_ = 0; /* atomic; a futex */
 
 	std::mutex lock_; /* protects what follows */
-	user_weights weights_;
+	share_settings settings_;
+	const share_settings defaults_;
 	client clients_[most];
-	u32 served_ = 0; /* ever */
+	u64 copies_ = 0, bytes_ = 0, failed_ = 0, refused_ = 0; /* of clients that have left; who was not served */
+	u32 served_ = 0;                                        /* ever */
 	bool draining_ = false;
 };
 

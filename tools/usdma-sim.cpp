@@ -18,6 +18,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <climits>
 #include <csignal>
 #include <cstdio>
@@ -38,8 +39,7 @@ struct options {
 	sim::config device;
 	bool once = false, verbose = false, has_mem = false;
 	int ready_fd = -1, listen_fd = -1;
-	u64 hang_ms = 10000;
-	tool::user_weights weights;
+	tool::share_settings shared;
 };
 
 int fail_usage()
@@ -69,14 +69,18 @@ CLI::Option *add_setting(CLI::App &app, options &opt, const char *name, const ch
 		->type_name("N");
 }
 
-void set_weights(options &opt, const std::vector<std::string> &all)
+/* An option of a shared device. */
+CLI::Option *add_shared(CLI::App &app, options &opt, const std::string &name, const char *help)
 {
-	for (const std::string &one : all) {
-		const size_t at = std::min(one.find(':'), one.size());
+	const auto set = [&opt, name](const std::vector<std::string> &all) {
+		for (const std::string &value : all)
+			if (opt.shared.set(name, value))
+				throw CLI::ValidationError("--" + name, error_text());
+	};
 
-		if (opt.weights.set(one.substr(0, at), one.substr(std::min(at + 1, one.size()))))
-			throw CLI::ValidationError("--weight", error_text());
-	}
+	return app.add_option_function<std::vector<std::string>>("--" + name, set, help)
+		->needs("--backend")
+		->type_name("N");
 }
 
 void describe(CLI::App &app, options &opt)
@@ -99,16 +103,16 @@ void describe(CLI::App &app, options &opt)
 		   "Share this device (a device string, as in USDMA_DEVICES) among the clients: it runs their copies "
 		   "and fills (docs/devices.md)")
 		->type_name("DEVICE");
-	app.add_option("--hang-ms", opt.hang_ms,
-		       "With --backend: a channel of the device that makes no progress for this time is reset (10000)")
-		->check(tool::number_in(10, INT_MAX))
-		->needs("--backend")
-		->type_name("N");
-	app.add_option_function<std::vector<std::string>>(
-		   "--weight", [&opt](const std::vector<std::string> &all) { set_weights(opt, all); },
+	add_shared(app, opt, "hang-ms",
+		   "With --backend: a channel of the device that makes no progress for this time is reset (10000)");
+	add_shared(app, opt, "weight",
 		   "With --backend: what the clients of a user (a number) have in flight, as a multiple of others' (1)")
-		->needs("--backend")
 		->type_name("USER:N");
+	add_shared(
+		app, opt, "user-share",
+		"With --backend: memory that the clients of a user may map at a time, together (default: a quarter of "
+		"the machine's)");
+	add_shared(app, opt, "user-clients", "With --backend: clients of a user at a time (32; all: 64)");
 	add_setting(app, opt, "--mem", "mem", "Device memory, such as 512M or 1G (default 1G; with --backend none)");
 	add_setting(app, opt, "--engines", "engines", "Engines that copy at the same time, a thread each (default 2)");
 	add_setting(app, opt, "--channels", "channels", "Channels (default 64, at most 1024)");
@@ -170,6 +174,13 @@ u64 quarter_of_memory()
 	return align_down(u64(sysconf(_SC_PHYS_PAGES)) * u64(sysconf(_SC_PAGESIZE)) / 4, u64(4096));
 }
 
+tool::share_settings shared_defaults()
+{
+	const u64 most = quarter_of_memory();
+
+	return {.limits = {.client_bytes = most, .user_bytes = most, .all_bytes = 2 * most}};
+}
+
 /* Checked at start: an engine thread that cannot be pinned would end the server at the first client. */
 int check_cpus(const sim::config &cfg)
 {
@@ -198,8 +209,12 @@ int check_shared(options &opt)
 		return fail(EINVAL, "--backend excludes --model, --faults, --latency, --rate, --timing, "
 				    "--any-file and --replay");
 	opt.device.has_mem &= opt.has_mem;
-	if (!cfg.channels_set)
-		opt.device.channels = 16;
+	if (cfg.channels_set)
+		opt.shared.channels = cfg.channels;
+	opt.device.channels = opt.shared.channels;
+	opt.shared.limits.client_bytes = cfg.share;
+	if (opt.shared.limits.user_bytes == shared_defaults().limits.user_bytes)
+		opt.shared.limits.user_bytes = std::max(cfg.share, opt.shared.limits.user_bytes);
 	if (!cfg.engines_set)
 		opt.device.engines = 1;
 	return 0;
@@ -268,7 +283,7 @@ int open_device(const options &opt, std::unique_ptr<sim::backend> *out)
 	allow_most_files();
 	/* The engines of clients, which are threads of this process, nap. */
 	prctl(PR_SET_TIMERSLACK, 1000);
-	const int err = sim::backend::open(opt.backend, opt.hang_ms, 2 * quarter_of_memory(), out);
+	const int err = sim::backend::open(opt.backend, opt.shared.hang_ms, out);
 	if (!err)
 		log_info("%s, driver %s, is shared", (*out)->name(), (*out)->driver());
 	return err;
@@ -316,7 +331,7 @@ int serve_shared(const options &opt, sim::listener &socket, sim::console *contro
 
 	if (!stop.valid())
 		return -EIO;
-	tool::shared_clients clients(socket, opt.device, device, opt.weights, control);
+	tool::shared_clients clients(socket, opt.device, device, opt.shared, shared_defaults(), control);
 	const int err = clients.run(stop.get(), opt.once);
 	/* A client's thread still uses what returning would destroy. */
 	if (err == -EIO) {
@@ -366,6 +381,7 @@ int main(int argc, char **argv)
 
 	help_in_80_columns(app);
 	opt.device.share = quarter_of_memory();
+	opt.shared = shared_defaults();
 	describe(app, opt);
 	if (tool::complete(&app, argc, argv, [] { return tool::words(); }))
 		return tool::end_output("usdma-sim", 0);

@@ -168,9 +168,6 @@ static u64 fit(const vfio::address_limits &l, const std::map<u64, u64> &windows,
 
 int backend::find_window(u64 size, u64 *iova)
 {
-	if (size > most_mapped_ - mapped_)
-		return fail(ENOSPC, "%s: its clients have mapped %llu bytes, of at most %llu", name(),
-			    static_cast<unsigned long long>(mapped_), static_cast<unsigned long long>(most_mapped_));
 	*iova = fit(limits_, windows_, next_window_, size);
 	if (!*iova)
 		*iova = fit(limits_, windows_, first_window, size);
@@ -181,17 +178,15 @@ int backend::find_window(u64 size, u64 *iova)
 	if (!entry)
 		return no_memory("the list of windows");
 	*entry = size;
-	mapped_ += size;
 	next_window_ = *iova + size;
 	return 0;
 }
 
-void backend::drop_window(u64 iova, u64 size)
+void backend::drop_window(u64 iova)
 {
 	std::lock_guard guard(window_lock_);
 
 	windows_.erase(iova);
-	mapped_ -= size;
 }
 
 int backend::map(vfio::dma_area area, u64 *iova)
@@ -204,7 +199,7 @@ int backend::map(vfio::dma_area area, u64 *iova)
 	}
 	const int err = engine_->map(area);
 	if (err) {
-		drop_window(area.iova, area.size);
+		drop_window(area.iova);
 		return err;
 	}
 	*iova = area.iova;
@@ -223,7 +218,7 @@ bool backend::may_wait(backend_channel &c, u64 done, u64 *seen, deadline *until)
 {
 	if (done != *seen) {
 		*seen = done;
-		*until = deadline::in_ns(most_hangs * hang_ns_ + 2 * idle_ms * ns_per_ms);
+		*until = deadline::in_ns(most_hangs * load_relaxed(&hang_ns_) + 2 * idle_ms * ns_per_ms);
 	}
 	if (!until->passed())
 		return load_relaxed(&c.stuck_at) != done;
@@ -257,11 +252,48 @@ int backend::unmap(u64 iova, u64 size)
 			return fail(ETIMEDOUT, "%s does not finish its work in memory that is unmapped", name());
 	if (const int err = load_acquire(&ended_) ? 0 : engine_->unmap(iova, size))
 		return err;
-	drop_window(iova, size);
+	drop_window(iova);
 	return 0;
 }
 
 /* ---- clients --------------------------------------------------------------------------------------- */
+
+int backend_client::enter(u32 user, u32 weight_of_user)
+{
+	return on_.parts.enter(user, weight_of_user, &share_);
+}
+
+backend_client::~backend_client()
+{
+	if (share_.of)
+		on_.parts.leave(&share_);
+}
+
+u64 backend_client::next_bytes(bool idle) const
+{
+	const share_part most = on_.parts.part_of(share_);
+	const u64 bytes = load_relaxed(&in_flight_bytes_), others = load_relaxed(&working_);
+	u64 next = 0;
+
+	if (load_relaxed(&in_flight_) < most.requests && bytes < most.bytes)
+		next = most.bytes - bytes;
+	else if (idle)
+		next = request_bytes / std::max<u64>(others * load_relaxed(&share_.of->clients), 1);
+	return next ? std::clamp(align_down(next, least_bytes), least_bytes, request_bytes) : 0;
+}
+
+void backend_client::note_work(bool begins)
+{
+	const u32 before = fetch_add_acq_rel(&working_, begins ? 1 : ~u32(0));
+
+	if (before == (begins ? 0 : 1))
+		on_.parts.update(&share_, &working_);
+}
+
+void backend_client::set_weight(u32 weight)
+{
+	on_.parts.set_weight(&share_, weight);
+}
 
 const char *backend_client::name() const
 {
@@ -294,10 +326,12 @@ std::unique_ptr<submitter> backend_client::attach()
 
 int backend_client::map(const vfio::dma_area &area, u64 *iova)
 {
-	const int err = on_.map(area, iova);
-
-	if (err)
+	if (const int err = on_.parts.reserve(&share_, area.size, on_.name()))
 		return err;
+	if (const int err = on_.map(area, iova)) {
+		on_.parts.release(&share_, area.size);
+		return err;
+	}
 	fetch_add_relaxed(&areas_, 1);
 	fetch_add_relaxed(&mapped_, area.size);
 	return 0;
@@ -309,6 +343,7 @@ int backend_client::unmap(u64 iova, u64 size)
 
 	if (err)
 		return err;
+	on_.parts.release(&share_, size);
 	fetch_add_relaxed(&areas_, ~u64(0));
 	fetch_add_relaxed(&mapped_, 0 - size);
 	return 0;
@@ -318,7 +353,7 @@ client_counts backend_client::counts() const
 {
 	return {load_relaxed(&copies_),    load_relaxed(&bytes_),           load_relaxed(&failed_),
 		load_relaxed(&in_flight_), load_relaxed(&in_flight_bytes_), load_relaxed(&areas_),
-		load_relaxed(&mapped_),    load_relaxed(&weight_),          load_relaxed(&channels_)};
+		load_relaxed(&mapped_),    load_relaxed(&share_.weight),    load_relaxed(&channels_)};
 }
 
 /* ---- the monitor ----------------------------------------------------------------------------------- */
@@ -334,7 +369,7 @@ static submitter *owner_of(const backend_channel &c, u64 cookie)
 }
 
 /* With its lock. */
-static void handle_fault(backend_channel &c)
+void backend::handle_fault(backend_channel &c)
 {
 	dma::fault f;
 
@@ -342,6 +377,7 @@ static void handle_fault(backend_channel &c)
 	if (c.stuck || !dma::read_fault(c.ch, &f))
 		return;
 	if (f.reason != dma::fault_reason::stopped) {
+		fetch_add_relaxed(&faults_, 1);
 		/* Nothing behind the failure may run before it is cancelled. */
 		if (c.ch->ops->stop(c.ch))
 			return;
@@ -374,6 +410,7 @@ int backend::reset_channel(backend_channel &c)
 	if (c.stuck || !c.ch->ops->abort)
 		return fail(EOPNOTSUPP, "the channel cannot be reset");
 	const int err = c.ch->ops->abort(c.ch);
+	fetch_add_relaxed(&channel_resets_, u64(!err));
 	if (!err)
 		handle_fault(c);
 	return err ? err : c.stuck ? -EIO : 0;
@@ -383,6 +420,8 @@ int backend::reset_channel(backend_channel &c)
 int backend::restart_channels()
 {
 	int err = engine_->reset();
+
+	fetch_add_relaxed(&device_resets_, u64(!err));
 
 	for (u32 i = 0; i < count_ && !err; i++) {
 		backend_channel &c = channels_[i];
@@ -417,7 +456,7 @@ bool backend::is_hung(backend_channel &c, u64 now) const
 		c.tried = tried_nothing;
 	c.completed = p.completed;
 	c.heartbeat = p.heartbeat;
-	return c.still_ns > hang_ns_;
+	return c.still_ns > load_relaxed(&hang_ns_);
 }
 
 void backend::recover(backend_channel &c)
@@ -507,6 +546,20 @@ void *backend::monitor_main(void *arg)
 	return nullptr;
 }
 
+device_counts backend::counts()
+{
+	device_counts n = {count_,
+			   0,
+			   parts.mapped(),
+			   load_relaxed(&faults_),
+			   load_relaxed(&channel_resets_),
+			   load_relaxed(&device_resets_)};
+
+	for (u32 i = 0; i < count_; i++)
+		n.submitters += load_relaxed(&channels_[i].used);
+	return n;
+}
+
 /* ---- opening --------------------------------------------------------------------------------------- */
 
 /* One for each engine of the device, where clients share by what they have in flight. */
@@ -538,6 +591,7 @@ int backend::start()
 		err = open_channels();
 	if (err)
 		return err;
+	parts.set_ring(u64(engine_->limits().ring_size) * count_);
 	most_areas_ = limits_.max_mappings ?
 			      u32(std::clamp(limits_.max_mappings / clients_served, u64(1), u64(~u32(0)))) :
 			      ~u32(0);
@@ -553,7 +607,7 @@ int backend::start()
 	return err;
 }
 
-int backend::open(const std::string &device, u64 hang_ms, u64 most_mapped, std::unique_ptr<backend> *out)
+int backend::open(const std::string &device, u64 hang_ms, std::unique_ptr<backend> *out)
 {
 	/* Files of clients are shared with a device that another process serves: this one has a handler for SIGBUS. */
 	const dma::open_options how = {.reply_ms = reply_ms, .trust = vfio::server_trust::yes};
@@ -561,8 +615,7 @@ int backend::open(const std::string &device, u64 hang_ms, u64 most_mapped, std::
 
 	if (!made)
 		return no_memory("the device");
-	made->hang_ns_ = hang_ms * ns_per_ms;
-	made->most_mapped_ = most_mapped;
+	made->set_hang_ms(hang_ms);
 	int err = dma::open(device, &made->engine_, how);
 	if (!err)
 		err = made->start();

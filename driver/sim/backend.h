@@ -14,6 +14,7 @@
 #include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
 #include "driver/dma/engine.h"
+#include "driver/sim/shares.h"
 
 #include <map>
 #include <memory>
@@ -94,19 +95,25 @@ struct client_counts {
 	u32 weight, channels;
 };
 
-/*
- * A client of the device, as its model uses it. What it has in flight on all its channels is limited in proportion to
- * its weight: the device runs the requests of a channel in order, so clients that always have work share it so.
- */
+/* Of the device, since it was opened. */
+struct device_counts {
+	u32 channels, submitters; /* of the device; channels of clients that use them */
+	u64 mapped, faults, channel_resets, device_resets;
+};
+
+/* A client of the device, as its model uses it. What it has in flight on all its channels is limited (shares.h). */
 class backend_client {
 public:
-	static constexpr u64 most_requests = 32, most_bytes = 2 * MiB; /* in flight, for a weight of 1 */
-	static constexpr u64 request_bytes = 256 * KiB;                /* of one request */
-	static constexpr u32 most_weight = 64;
+	static constexpr u64 request_bytes = 256 * KiB; /* of one request, at most … */
+	static constexpr u64 least_bytes = 4096;        /* … and of one that others of its user hold back */
 
-	backend_client(class backend &b, u32 weight) : on_(b), weight_(weight) {}
+	explicit backend_client(class backend &b) : on_(b) {}
+	~backend_client();
 	backend_client(const backend_client &) = delete;
 	backend_client &operator=(const backend_client &) = delete;
+
+	/* First: -EBUSY with a text. */
+	int enter(u32 user, u32 weight_of_user);
 
 	/* As those of the device. */
 	const char *name() const;
@@ -117,14 +124,11 @@ public:
 	int map(const vfio::dma_area &area, u64 *iova);
 	int unmap(u64 iova, u64 size);
 
-	/* False: it has as much in flight as it may. */
-	bool may_begin() const
-	{
-		const u64 weight = load_relaxed(&weight_);
-
-		return load_relaxed(&in_flight_) < weight * most_requests &&
-		       load_relaxed(&in_flight_bytes_) < weight * most_bytes;
-	}
+	/*
+	 * Most bytes of the next request of a channel; 0: the client has as much in flight as it may. A channel without
+	 * any (idle) always gets some, so that the client's busy channels leave something to its others.
+	 */
+	u64 next_bytes(bool idle) const;
 	void note_begun(u64 bytes)
 	{
 		fetch_add_relaxed(&in_flight_, 1);
@@ -142,14 +146,17 @@ public:
 	}
 	void note_failed() { fetch_add_relaxed(&failed_, 1); }
 	void note_detached() { fetch_add_relaxed(&channels_, ~u32(0)); }
+	/* A channel has work for the device now, or none any more. */
+	void note_work(bool begins);
 
 	/* Any thread. */
 	client_counts counts() const;
-	void set_weight(u32 weight) { store_relaxed(&weight_, weight); }
+	void set_weight(u32 weight);
 
 private:
 	class backend &on_;
-	u32 weight_, channels_ = 0; /* atomic, as are the next */
+	shares::member share_;
+	u32 channels_ = 0, working_ = 0; /* atomic, as are the next; working: channels that have work */
 	u64 in_flight_ = 0, in_flight_bytes_ = 0;
 	u64 copies_ = 0, bytes_ = 0, failed_ = 0;
 	u64 areas_ = 0, mapped_ = 0;
@@ -157,11 +164,8 @@ private:
 
 class backend {
 public:
-	/*
-	 * Opens the device and its channels; a channel that makes no progress for hang_ms hangs. most_mapped: bytes of
-	 * all clients together.
-	 */
-	static int open(const std::string &device, u64 hang_ms, u64 most_mapped, std::unique_ptr<backend> *out);
+	/* Opens the device and its channels; a channel that makes no progress for hang_ms hangs. */
+	static int open(const std::string &device, u64 hang_ms, std::unique_ptr<backend> *out);
 	~backend();
 	backend(const backend &) = delete;
 	backend &operator=(const backend &) = delete;
@@ -171,6 +175,11 @@ public:
 	bool runs(dma::opcode op) const { return engine_->limits().ops & dma::op_bit(op); }
 	const char *name() const { return engine_->transport().name(); }
 	const char *driver() const { return engine_->driver_name(); }
+
+	void set_hang_ms(u64 ms) { store_relaxed(&hang_ns_, ms * ns_per_ms); }
+	device_counts counts();
+	/* What its clients share it by. */
+	shares parts;
 
 	/* Of one client, so that a hundred leave something to each other. */
 	u32 most_areas() const { return most_areas_; }
@@ -192,11 +201,12 @@ private:
 	int start();
 	int open_channels();
 	int find_window(u64 size, u64 *iova);
-	void drop_window(u64 iova, u64 size);
+	void drop_window(u64 iova);
 	bool may_wait(backend_channel &c, u64 done, u64 *seen, deadline *until) const;
 	bool wait_unused(backend_channel &c, const dma::iova_range &where);
 	static void *monitor_main(void *arg);
 	void monitor();
+	void handle_fault(backend_channel &c);
 	bool check(u64 now);
 	bool is_hung(backend_channel &c, u64 now) const;
 	void recover(backend_channel &c);
@@ -208,16 +218,15 @@ private:
 	std::unique_ptr<dma::engine> engine_;
 	std::unique_ptr<backend_channel[]> channels_;
 	u32 count_ = 0;
-	u64 hang_ns_ = 0;
+	u64 hang_ns_ = 0; /* atomic, as the next */
+	u64 faults_ = 0, channel_resets_ = 0, device_resets_ = 0;
 	u32 most_areas_ = 0;
-	u64 most_mapped_ = 0;
 	vfio::address_limits limits_;
 	unique_fd lost_, stop_, wake_;
 	u32 ended_ = 0; /* atomic: the device is lost, and certain to access no memory */
 
 	std::mutex window_lock_;     /* protects what follows */
 	std::map<u64, u64> windows_; /* address → size */
-	u64 mapped_ = 0;             /* bytes of them */
 	u64 next_window_ = 0;
 
 	bool monitored_ = false;

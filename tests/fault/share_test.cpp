@@ -168,7 +168,8 @@ static std::string behind;
 static void start_server(const char *hang_ms)
 {
 	server = start_sim(getenv("USDMA_SIM"), path_of("dev"),
-			   {"--backend", behind.c_str(), "--hang-ms", hang_ms, "--control", share_control.c_str()});
+			   {"--backend", behind.c_str(), "--hang-ms", hang_ms, "--control", share_control.c_str(),
+			    "--user-clients", "64"});
 	assert_true(server > 0);
 }
 

@@ -372,6 +372,23 @@ def test_share(s, program):
             done = s.run("share", control, *words)
             s.check(done.returncode == 1 and done.stderr, f"share: {' '.join(words)} is refused", done.stdout)
         s.check(s.run("share", control, "weight", "7", "2").returncode == 0, "share: a weight")
+        s.check(state["all_copies"] > 0 and state["all_mapped"] == 0 and state["users"] == [], "share: sums of clients that have left", state)
+        options = os.path.join(s.scratch, "share.conf")
+
+        def reload(text):
+            with open(options, "w", encoding="ascii") as f:
+                f.write(f'# a comment\nOPTIONS="{text}"\n')
+            return s.json("share", control, "reload", options)
+
+        status, state = reload("--share 64K --user-clients=1 --hang-ms 4000 --nomem --mem 1G -v")
+        s.check(status == 0 and state["most_mapped"] == 65536 and state["most_clients_of_user"] == 1 and state["hang_ms"] == 4000
+                and state["need_restart"] == "--nomem --mem -v", "share: reloaded, and what needs a restart", state)
+        s.check(s.run("selftest", "vfio-user:" + path).returncode != 0, "share: a client exceeds the new limit")
+        for text in ("--share x", "--share", "weight 3", "--weight 7:0"):
+            s.check(reload(text)[0] == 1, f"share: '{text}' is refused")
+        s.check(s.run("share", control, "reload", "/nonexistent").returncode == 1, "share: no file of options")
+        status, state = reload("--user-share=1G")
+        s.check(status == 0 and state["most_mapped"] > 65536 and state["most_mapped_by_user"] == 1 << 30, "share: defaults again", state)
     finally:
         os.close(ready)
         sim.terminate()

@@ -232,7 +232,8 @@ void add_share(CLI::App &app, arguments &a)
 				"  usdma-sim --backend 0000:01:00.0 --socket /tmp/dev --control /tmp/ctl &\n"
 				"  usdmactl share /tmp/ctl\n"
 				"  usdmactl share /tmp/ctl weight 1000 4\n"
-				"Commands: state, drain, return, weight USER N, client NUMBER N, help.");
+				"  usdmactl share /tmp/ctl reload /etc/usdma/share-0000:01:00.0.conf\n"
+				"Commands: state, drain, return, weight USER N, client NUMBER N, reload FILE, help.");
 
 	sub->add_option("CONTROL_SOCKET", a.share.socket, "The path given to usdma-sim --control")
 		->required()

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <cstring>
 #include <fmt/format.h>
+#include <fstream>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -137,11 +138,27 @@ static void print_client(const json &c)
 
 static void print_share(const json &j)
 {
-	print_line(fmt::format("{}, driver {}: {} clients, {} so far; each has at most {} MiB mapped and {} channels{}",
-			       j.value("device", ""), j.value("driver", ""), j["shared"].size(),
-			       j.value("clients", u64(0)), j.value("most_mapped", u64(0)) / MiB,
-			       j.value("most_channels", u64(0)),
+	auto n = [&](const char *name) { return j.value(name, u64(0)); };
+
+	print_line(fmt::format("{}, driver {}: {} clients, {} so far, {} refused{}", j.value("device", ""),
+			       j.value("driver", ""), j["shared"].size(), n("clients"), n("refused"),
 			       j.value("draining", false) ? "; new ones are refused (return)" : ""));
+	print_line(fmt::format("limits: mapped {} MiB a client, {} a user, {} in all; {} clients a user; {} channels a "
+			       "client; {} ms without progress",
+			       n("most_mapped") / MiB, n("most_mapped_by_user") / MiB, n("most_mapped_by_all") / MiB,
+			       n("most_clients_of_user"), n("most_channels"), n("hang_ms")));
+	print_line(fmt::format(
+		"device: {} channels, used by {} of clients; {} MiB mapped; {} copies, {} MiB, {:.1f} MiB/s; "
+		"{} failed; {} faults, {} channel and {} device resets",
+		n("device_channels"), n("used_channels"), n("all_mapped") / MiB, n("all_copies"), n("all_bytes") / MiB,
+		double(n("bytes_a_second")) / double(MiB), n("all_failed"), n("faults"), n("channel_resets"),
+		n("device_resets")));
+	for (const json &u : j.value("users", json::array()))
+		print_line(fmt::format("user {}: weight {}, {} clients, {} MiB mapped", u.value("user", u64(0)),
+				       u.value("weight", u64(0)), u.value("clients", u64(0)),
+				       u.value("mapped", u64(0)) / MiB));
+	if (j.contains("need_restart"))
+		print_line(fmt::format("these need a restart: {}", j.value("need_restart", "")));
 	if (j["shared"].empty())
 		return;
 	print_line(fmt::format("{:>6} {:>8} {:>6} {:>6} {:>8} {:>8} {:>9} {:>8} {:>12} {:>10} {:>9} {:>7}", "client",
@@ -154,6 +171,9 @@ static void print_share(const json &j)
 /* Since an earlier reply. */
 static void add_rates(const json &before, json *now)
 {
+	if (const u64 ms = now->value("ms", u64(0)) - before.value("ms", u64(0)))
+		(*now)["bytes_a_second"] = (now->value("all_bytes", u64(0)) - before.value("all_bytes", u64(0))) *
+					   1000 / ms;
 	for (json &c : (*now)["shared"])
 		for (const json &was : before["shared"]) {
 			const u64 ms = c.value("ms", u64(0)) - was.value("ms", u64(0));
@@ -169,12 +189,39 @@ static bool has_clients(const json &j)
 	return j.contains("shared") && j["shared"].is_array();
 }
 
+/* What OPTIONS= of a file of systemd's has, "" without one. Returns "" or the error. */
+static std::string options_of(const std::string &file, std::string *out)
+{
+	static constexpr std::string_view key = "OPTIONS=";
+	std::ifstream in(file);
+
+	for (std::string line; std::getline(in, line);)
+		if (line.starts_with(key))
+			*out = line.substr(key.size());
+	std::erase_if(*out, [](char c) { return c == '"' || c == '\''; });
+	return in.eof() ? "" : fmt::format("{}: {}", file, strerror(errno));
+}
+
+/* Returns "" or the error. */
+static std::string line_of(const share_options &opt, std::string *out)
+{
+	std::string options;
+
+	*out = opt.words.empty() ? "state" : fmt::format("{}", fmt::join(opt.words, " "));
+	if (opt.words.size() != 2 || opt.words[0] != "reload" || opt.words[1].starts_with("-"))
+		return "";
+	const std::string wrong = options_of(opt.words[1], &options);
+	*out = "reload " + options;
+	return wrong;
+}
+
 int run_share(const context &ctx, const share_options &opt)
 {
 	static constexpr timespec second = {1, 0};
-	const std::string text = opt.words.empty() ? "state" : fmt::format("{}", fmt::join(opt.words, " "));
+	std::string text;
 	json j, before;
-	int err = send_line(ctx, opt.socket, text, &j);
+	const std::string wrong = line_of(opt, &text);
+	int err = wrong.empty() ? send_line(ctx, opt.socket, text, &j) : report(ctx, wrong);
 
 	if (err)
 		return err;

@@ -561,8 +561,11 @@ void engine::sleep()
 	/* hw_cap_sleep_ordered: the engine issues the barrier for the client. */
 	if (m_.in_client)
 		barrier_or_wait();
-	for (hw_channel *ch : active_)
+	for (hw_channel *ch : active_) {
 		check_tail(*ch);
+		if (ch->device)
+			ch->device->rest();
+	}
 	do {
 		napping_ = false;
 		if (waits_hold() || !nothing_to_do())

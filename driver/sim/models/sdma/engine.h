@@ -140,7 +140,7 @@ private:
 	static end target_of(hw_channel &ch, const sdma::descriptor &d);
 	u64 client_address(hw_channel &ch, const sdma::descriptor &d, u64 device);
 	bool may_offload(hw_channel &ch, const sdma::descriptor &d);
-	bool next_request(hw_channel &ch, dma::request *out, u64 *bytes);
+	bool next_request(hw_channel &ch, u64 most, dma::request *out, u64 *bytes);
 	bool post_rest(hw_channel &ch);
 	bool run_here(hw_channel &ch, const sdma::descriptor &d);
 	static bool take_descriptor(hw_channel &ch, sdma::descriptor *out);

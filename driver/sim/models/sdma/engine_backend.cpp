@@ -124,12 +124,11 @@ void engine::fault_of(const end &e, u64 len)
 }
 
 /* The next request of the last descriptor. False: the memory is no longer mapped. */
-bool engine::next_request(hw_channel &ch, dma::request *out, u64 *bytes)
+bool engine::next_request(hw_channel &ch, u64 most, dma::request *out, u64 *bytes)
 {
 	static constexpr u8 passed_on = dma::flag_fence | dma::flag_cache;
 	const offload::item &i = ch.device->back();
-	const u64 left = i.of.len - i.done,
-		  most = std::min(backend_client::request_bytes, align_down(m_.device->max_len(), u64(8)));
+	const u64 left = std::min(i.of.len - i.done, align_down(m_.device->max_len(), u64(8)));
 	end src = source_of(ch, i.of), dst = target_of(ch, i.of);
 
 	src.addr += i.done;
@@ -158,12 +157,13 @@ bool engine::post_rest(hw_channel &ch)
 	offload::item *const i = o.count ? &o.back() : nullptr;
 
 	while (i && i->open && o.front().reason == fault_reason::none) {
+		const u64 most = o.next_bytes();
 		dma::request r;
 		u64 number, bytes;
 
-		if (!o.takes_request())
+		if (!most)
 			return false;
-		if (!next_request(ch, &r, &bytes)) {
+		if (!next_request(ch, most, &r, &bytes)) {
 			i->reason = fault_reason_;
 			i->address = fault_address_;
 			i->open = false;

@@ -16,6 +16,7 @@ struct offload {
 	~offload()
 	{
 		clear();
+		rest();
 		if (to)
 			client->note_detached();
 	}
@@ -41,6 +42,9 @@ struct offload {
 	item &back() { return items[(first + count - 1) % most]; }
 	void push(const sdma::descriptor &d, u64 mem_base)
 	{
+		if (!active)
+			client->note_work(true);
+		active = true;
 		count++;
 		back() = {d, mem_base, 0, true, 0, dma::fault_reason::none, 0, load_acquire(&bus_deaths)};
 	}
@@ -62,11 +66,18 @@ struct offload {
 		while (requests && s64(number - oldest().number) >= 0)
 			drop_oldest();
 	}
-	/* One always: a client's busy channels leave something to its others. */
-	bool takes_request() const { return requests < most && (!requests || client->may_begin()); }
+	/* The engine is going to sleep: a channel that has work again at once has not rested. */
+	void rest()
+	{
+		if (active && !count)
+			client->note_work(false);
+		active = count;
+	}
+	/* Of the next request; 0: it waits. */
+	u64 next_bytes() const { return requests < most ? client->next_bytes(!requests) : 0; }
 	bool takes_descriptor()
 	{
-		return count < most && takes_request() &&
+		return count < most && next_bytes() &&
 		       (!count || (!back().open && front().reason == dma::fault_reason::none));
 	}
 	/* note_ended() of this number would change something, or there is nothing to wait for but space in the ring. */
@@ -97,7 +108,8 @@ struct offload {
 	std::unique_ptr<submitter> to;
 	item items[most];
 	u32 first = 0, count = 0;
-	request sent[most]; /* that have not ended */
+	bool active = false; /* the client knows that the channel has work */
+	request sent[most];  /* that have not ended */
 	u32 next_sent = 0, requests = 0;
 	u64 held_back = 0;             /* the descriptor that waits until the device has ended all before it */
 	u64 progress = 0;              /* of the device, when last checked */

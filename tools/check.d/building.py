@@ -74,6 +74,10 @@ job("foreign", 60, "QEMU and kernels of Debian's backports on usdma-sim's device
     BUILD + ("vm", "foreign"))(lambda run: guests(run, "foreign", "--results", run.dir("foreign.json"), deadline=6 * 3600))
 job("foreign-long", 10, "the same: 8 GiB pinned behind a virtual IOMMU", BUILD + ("vm", "foreign"), in_all=False)(
     lambda run: guests(run, "foreign", "--situation", "8-gib", "--results", run.dir("foreign-long.json"), deadline=7200))
+job("random-long", 60, "100,000 random operations with failures in virtual machines: on QEMU's edu and on the model of Intel I/OAT",
+    BUILD + ("vm", "foreign"), in_all=False)(lambda run: (
+        guests(run, "vm", "--cache", run.dir("vm-cache"), "--situation", "kernel-vfio", "--program", "completions", "--long", "--deadline", "14400", deadline=14400),
+        guests(run, "foreign", "--situation", "ioat-ours", "--program", "completions", "--long", deadline=14400)))
 for engine, minutes, about in (("ioat", 40, "drivers of others on the model of Intel I/OAT: Linux's, dmatest, md, DPDK; and ours by kernel VFIO"),
                                ("dsa", 10, "the driver of the kernel's VFIO tests on the model of Intel DSA"),
                                ("hisi", 20, "Linux's driver with dmatest on the models of HiSilicon's engine; and ours by kernel VFIO"),

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The cases that machines run."""
 
-import json
 import os
 import re
 import subprocess
@@ -9,25 +8,16 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../vm"))
+from guests.cases import SECONDS, as_user, doctor, group_of, guest_as, query_json  # noqa: E402
 from guests.guest import GuestError  # noqa: E402
 from machines.machine import QEMU_ABORTS  # noqa: E402
 from machines.suites import SOME  # noqa: E402
 
 FIND_DEVICES = "for d in /sys/bus/pci/devices/*; do case $(cat $d/class) in 0x0801*|0x0880*) basename $d;; esac; done"
-SECONDS = 400
 
 
 def addresses(guest):
     return guest.run(FIND_DEVICES).out.split()
-
-
-def query_json(guest, arguments, prefix=""):
-    """(status, the parsed output of a command of usdmactl)."""
-    result = guest.run(f"{prefix} usdmactl --json {arguments}", SECONDS)
-    try:
-        return result.status, json.loads(result.out)
-    except ValueError:
-        return result.status, {"error": f"no JSON: {result.out}{result.err}"}
 
 
 # ---- transports -------------------------------------------------------------------------------------------
@@ -71,10 +61,9 @@ def bind_all(guest, to, devices, engine="sdma"):
 
 def tools(guest, to, devices, driver="sdma"):
     to.suite("tools")
-    status, said = query_json(guest, "doctor")
-    checks = {c["id"]: c for c in said.get("checks", [])}
+    status, checks = doctor(guest)
     to.check(status == 0 and checks.get("devices", {}).get("state") == "ok" and checks.get("permissions", {}).get("state") == "ok",
-             "doctor: reports no problem", said)
+             "doctor: reports no problem", checks)
     for d in devices:
         status, said = query_json(guest, f"info {d}")
         engine, regions = said.get("engine") or {}, {r["name"]: r for r in said.get("regions", [])}
@@ -111,20 +100,13 @@ def run_suites(guest, to, programs, devices, names=None, without=(), engine="sdm
 # ---- users --------------------------------------------------------------------------------------------------
 
 
-def as_user(command, memlock_kib="unlimited"):
-    """The command as a user in the group usdma, with this limit on locked memory."""
-    quoted = command.replace("'", "'\\''")
-    return (f"ulimit -l {memlock_kib}; su -s /bin/sh member -c "
-            f"'export PATH=/bin:/usr/bin LD_LIBRARY_PATH=/usr/lib/usdma-test; {quoted}'")
+# Who is in the group usdma, with this limit on locked memory.
+MEMBER = ("unlimited", "member")
 
 
 def grant(guest, *paths):
     """Sets the permissions that the udev rule sets."""
     return guest.run(f"chgrp usdma {' '.join(paths)} && chmod 660 {' '.join(paths)}")
-
-
-def group_of(guest, device):
-    return guest.run(f"basename $(readlink /sys/bus/pci/devices/{device}/iommu_group)").out.strip()
 
 
 def cdev_of(guest, device):
@@ -133,28 +115,17 @@ def cdev_of(guest, device):
 
 def file_is_reported(guest, to, device, path, name):
     """Doctor and open report this file."""
-    _, said = query_json(guest_as(guest), "doctor")
-    checks = {c["id"]: c for c in said.get("checks", [])}
+    _, checks = doctor(guest_as(guest, *MEMBER))
     to.check(path in (checks.get("permissions", {}).get("fix") or ""), f"doctor: {name}", checks.get("permissions"))
-    done = guest.run(as_user(f"usdmactl selftest {device}"))
+    done = guest_as(guest, *MEMBER).run(f"usdmactl selftest {device}")
     to.check(done.status == 1 and path in done.err and "permission" in done.err, f"open: {name}", done.out + done.err)
 
 
 def works_for_user(guest, to, device, name):
-    status, said = query_json(guest_as(guest), "doctor")
-    to.check(status == 0, f"doctor: {name}", said)
-    done = guest.run(as_user(f"usdmactl selftest {device}"), SECONDS)
+    status, checks = doctor(guest_as(guest, *MEMBER))
+    to.check(status == 0, f"doctor: {name}", checks)
+    done = guest_as(guest, *MEMBER).run(f"usdmactl selftest {device}")
     to.check(done.status == 0, f"selftest: {name}", done.out + done.err)
-
-
-class guest_as:
-    """The same guest, whose commands run as the user."""
-
-    def __init__(self, guest, memlock_kib="unlimited"):
-        self.guest, self.memlock_kib = guest, memlock_kib
-
-    def run(self, command, seconds=SECONDS):
-        return self.guest.run(as_user(command, self.memlock_kib), seconds)
 
 
 def member_of_the_group(guest, to, programs, devices):
@@ -168,7 +139,7 @@ def member_of_the_group(guest, to, programs, devices):
     file_is_reported(guest, to, first, cdevs[0], "permission for one of iommufd's two files: the other is reported")
     grant(guest, *cdevs)
     works_for_user(guest, to, first, "a user of the group, with the device's own file")
-    short = guest.run(as_user(f"usdmactl selftest {first}", 64))
+    short = guest.run(as_user(f"usdmactl selftest {first}", 64, "member"))
     to.check(short.status == 1 and "memlock" in short.err.lower(), "64 KiB of locked memory: reported as the cause", short.out + short.err)
     guest.run(f"mv /dev/vfio/vfio /dev/vfio/.vfio; mv {groups[0]} /dev/.group")
     works_for_user(guest, to, first, "a kernel without groups")
@@ -179,7 +150,7 @@ def member_of_the_group(guest, to, programs, devices):
     guest.run("chmod 666 /dev/vfio/vfio")
     works_for_user(guest, to, first, "a user of the group, with the IOMMU group's file")
     copies = next(s for s in programs.suites if s.name == "async")
-    to.tap("async as a user", guest.run(as_user(copies.command([first]).replace("exec env", "env")), SECONDS))
+    to.tap("async as a user", guest_as(guest, *MEMBER).run(copies.command([first]).replace("exec env", "env")))
     guest.run("mv /dev/.iommu /dev/iommu")
 
 
@@ -245,8 +216,8 @@ def server_killed(visit, device, server):
     to.note(f"it exited {time.monotonic() - begun:.1f} s after its device")
     done = guest.run(f"usdmactl info {device}")
     to.check(done.status == 1 and "does not answer" in done.err, "info: the device does not answer", done.out + done.err)
-    status, said = query_json(guest, "doctor")
-    text = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
+    status, checks = doctor(guest)
+    text = checks.get("devices", {})
     to.check(status == 1 and text.get("state") == "failed" and "does not answer" in text.get("text", ""), "doctor: the device does not answer", text)
 
 
@@ -518,8 +489,7 @@ def without_iommu(visit):
     first = devices[0]
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
-    _, said = query_json(guest, "doctor")
-    checks = {c["id"]: c for c in said.get("checks", [])}
+    _, checks = doctor(guest)
     to.check(checks["iommu"]["state"] == "failed" and checks["iommu"]["fix"], "doctor: no IOMMU, with a remedy", checks)
     done = guest.run(f"usdmactl bind {first}")
     to.check(done.status == 1 and "IOMMU" in done.err, "bind: refused for lack of an IOMMU", done.err)
@@ -546,8 +516,7 @@ def bound_without_iommu(guest, to, first):
     guest.run(f"echo vfio-pci > /sys/bus/pci/devices/{first}/driver_override; echo {first} > /sys/bus/pci/drivers_probe")
     at = guest.run(f"basename $(readlink /sys/bus/pci/devices/{first}/driver); ls /dev/vfio /dev/vfio/devices").out
     to.check("vfio-pci" in at and "noiommu-" in at, "the kernel has bound it in noiommu mode", at)
-    _, said = query_json(guest, "doctor")
-    checks = {c["id"]: c for c in said.get("checks", [])}
+    _, checks = doctor(guest)
     to.check(checks["iommu"]["state"] == "failed" and checks["devices"]["state"] == "failed" and "noiommu" in checks["devices"]["text"],
              "doctor: noiommu mode is no IOMMU", checks)
     for command in ("selftest", "info", "reset"):

@@ -2,7 +2,7 @@
 """Cases of machines with Intel DSA: the drivers that an emulated CPU without MOVDIR64B can run."""
 
 from machines import cases
-from machines.cases import query_json
+from machines.cases import doctor
 
 
 def linux_refuses(visit, devices):
@@ -22,8 +22,7 @@ def lift_the_denylist(guest, to, device):
     """Loads vfio-pci with the parameter that doctor names."""
     to.suite("tools")
     guest.run("modprobe -a vfio-pci vfio_iommu_type1")
-    _, said = query_json(guest, "doctor")
-    about = {c["id"]: c for c in said.get("checks", [])}.get("denylist", {})
+    about = doctor(guest)[1].get("denylist", {})
     to.check(about.get("state") == "failed" and "disable_denylist=1" in about.get("fix", ""), "doctor: vfio-pci denies the device, with a remedy", about)
     done = guest.run(f"usdmactl bind {device}")
     log = guest.run("dmesg -c").out  # clear the refusal: check_alive() accepts no errors in the log

@@ -4,7 +4,7 @@
 import re
 
 from machines import cases
-from machines.cases import SECONDS, query_json, found, run_suites, tools, transport
+from machines.cases import SECONDS, doctor, query_json, found, run_suites, tools, transport
 
 
 class LinuxDriver:
@@ -101,8 +101,7 @@ def bind_from_driver(driver, guest, to, devices):
     by = {d["address"]: d for d in listed} if isinstance(listed, list) else {}
     to.check(all(by.get(d, {}).get("driver") == driver.name and by[d].get("engine") == driver.engine for d in devices),
              f"list: the devices are bound to {driver.name}", listed)
-    _, said = query_json(guest, "doctor")
-    about = {c["id"]: c for c in said.get("checks", [])}.get("devices", {})
+    about = doctor(guest)[1].get("devices", {})
     to.check(about.get("state") == "advice" and driver.name in about.get("text", ""),
              f"doctor: the devices are bound to {driver.name}, which is advice and no failure", about)
     for d in devices:
@@ -138,6 +137,23 @@ def without_guest(visit, engine):
             to.tap(s.name, s.run_here(transport_, visit.programs.build_dir))
 
 
+# A chance of one in a hundred for each descriptor.
+RANDOM_FAULTS = "fail~10000"
+
+
+def random_faults(visit, devices):
+    """Random operations while the host makes descriptors fail: 4,000, with --long 100,000."""
+    to, server = visit.to, visit.servers[0]
+    to.suite("random faults")
+    settings = {**SMALL, "USDMA_TEST_SCALE": "25" if visit.shop.args.long else "1"}
+    for s in (s for s in visit.programs.of[visit.situation.engine] if s.name == "completions"):
+        result, state = server.failing(RANDOM_FAULTS, lambda s=s: (visit.machine.run(s.command(devices, settings), 3000), server.send_command("state")[1]))
+        to.tap(s.name, result)
+        struck, executed = map(int, re.search(r"struck (\d+) of (\d+)", state).groups())
+        to.check(struck > executed / 400 > 5, "one descriptor in a hundred fails", state)
+        to.note(f"{' '.join(re.findall('# (.* failed)', result.out))}; {struck} of {executed} descriptors")
+
+
 def ours(driver, visit):
     without_guest(visit, driver.engine)
     guest, to, devices = visit.machine, visit.to, found(visit)
@@ -148,4 +164,5 @@ def ours(driver, visit):
         if transport(guest, to, name, devices[0]):
             tools(guest, to, devices, driver.engine)
             run_suites(guest, to, visit.programs, devices, engine=driver.engine, seconds=1500, settings=SMALL)
+            random_faults(visit, devices)
     given_back(driver, visit, devices)

@@ -16,17 +16,22 @@ def group_of(guest, bdf):
     return guest.run(f"basename $(readlink /sys/bus/pci/devices/{bdf}/iommu_group)").out.strip()
 
 
+# For a command, on a busy machine.
+SECONDS = 400
+
+
 def query_json(guest, arguments, prefix=""):
     """(status, the parsed output of a command of usdmactl)."""
-    result = guest.run(f"{prefix} usdmactl --json {arguments}")
+    result = guest.run(f"{prefix} usdmactl --json {arguments}", SECONDS)
     try:
         return result.status, json.loads(result.out)
     except ValueError:
         return result.status, {"error": f"no JSON: {result.out}{result.err}"}
 
 
-def doctor(guest, prefix=""):
-    status, said = query_json(guest, "doctor", prefix)
+def doctor(guest):
+    """(status, its checks by name)."""
+    status, said = query_json(guest, "doctor")
     return status, {c["id"]: c for c in said.get("checks", [])}
 
 
@@ -35,11 +40,11 @@ def fix(guest, point):
     return guest.run(point["fix"].replace("sudo ", ""))
 
 
-def as_user(command, memlock_kib="8192"):
+def as_user(command, memlock_kib="8192", user="user"):
     """The command as an ordinary user with this limit on locked memory (set by root: it may be above the user's own)."""
     quoted = command.replace("'", "'\\''")
     return (f"ulimit -l {memlock_kib}; "
-            f"su -s /bin/sh user -c 'export PATH=/bin:/usr/bin LD_LIBRARY_PATH=/usr/lib/usdma-test; {quoted}'")
+            f"su -s /bin/sh {user} -c 'export PATH=/bin:/usr/bin LD_LIBRARY_PATH=/usr/lib/usdma-test; {quoted}'")
 
 
 # ---- from a booted machine to a bound device, by the commands that doctor names -----------------------------
@@ -135,12 +140,11 @@ def unprivileged(guest, to, devices):
 class guest_as:
     """The same guest, whose commands run as the user."""
 
-    def __init__(self, guest, memlock_kib="8192"):
-        self.guest = guest
-        self.memlock_kib = memlock_kib
+    def __init__(self, guest, *who):
+        self.guest, self.who = guest, who
 
-    def run(self, command):
-        return self.guest.run(as_user(command, self.memlock_kib))
+    def run(self, command, seconds=SECONDS):
+        return self.guest.run(as_user(command, *self.who), seconds)
 
 
 def bind_remembers(guest, to, bdf):

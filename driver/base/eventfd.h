@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "driver/base/await_fds.h"
 #include "driver/base/fd.h"
 #include "driver/base/types.h"
 
@@ -19,9 +20,8 @@ namespace usdma {
 inline bool eventfd_ready(int fd, short events)
 {
 	pollfd p = {fd, events, 0};
-	const timespec now = {0, 0};
 
-	return syscall(SYS_ppoll, &p, 1, &now, nullptr, 0) == 1 && p.revents & events;
+	return await_fds(&p, 1, 0) == 1 && p.revents & events;
 }
 
 /* A new one, above standard error; -1 with errno. */

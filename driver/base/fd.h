@@ -12,6 +12,16 @@
 
 namespace usdma {
 
+/* A duplicate above 2; -1 with errno. Of a limit of 3 and less the kernel says EINVAL (fcntl(2)). */
+inline int fd_copy(int fd)
+{
+	const int copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+	if (copy < 0 && errno == EINVAL)
+		errno = EMFILE;
+	return copy;
+}
+
 /*
  * Every descriptor that the library opens, receives or imports goes through this: fd, or its duplicate above 2.
  * fd < 0 is returned as it is, with errno. If none above 2 is free, fd is closed: -1 with errno.
@@ -20,7 +30,7 @@ inline int fd_above_stdio(int fd)
 {
 	if (fd < 0 || fd > STDERR_FILENO)
 		return fd;
-	const int up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), err = errno;
+	const int up = fd_copy(fd), err = errno;
 
 	close(fd);
 	errno = err;

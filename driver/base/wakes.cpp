@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/base/wakes.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/clock.h"
-#include "driver/base/eventfd.h"
 #include "driver/base/futex_lock.h"
 
 #include <algorithm>
@@ -19,14 +19,11 @@ void wake_count(u64 wake_counts::*what)
 	fetch_add_relaxed(&(load_acquire(&wakes)->*what), u64(1));
 }
 
-/* Not poll(): callers must not be cancelled. */
 void wake_missed(int fd)
 {
-	const u64 late = load_relaxed(&wake_late_ns);
-	const timespec ts = {time_t(late / ns_per_s), long(late % ns_per_s)};
 	pollfd p = {fd, POLLIN, 0};
 
-	if (syscall(SYS_ppoll, &p, 1, &ts, nullptr, 0) == 0)
+	if (await_fds_ns(&p, 1, load_relaxed(&wake_late_ns)) == 0)
 		wake_count(&wake_counts::lost);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/dma/ring_channel.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
@@ -323,7 +324,7 @@ bool ring_channel::sleep(guard &g)
 	const u64 want = awaited();
 
 	g.unlock();
-	if (poll(p, 2, ms) == 0 && ms == recheck_ms && is_due(want))
+	if (await_fds(p, 2, ms) == 0 && ms == recheck_ms && is_due(want))
 		wake_missed(vector_);
 	eventfd_clear(control_.get());
 	const bool raised = vector_ >= 0 && eventfd_clear(vector_);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations that the hardware of a ring_channel lacks: its thread runs them. */
+#include "driver/base/await_fds.h"
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
@@ -34,10 +35,9 @@ u64 soft_backend::wait_until(u32 limit_ms)
 softop::result soft_backend::pause(u64 until_ns)
 {
 	const u64 left = deadline::sooner(deadline::at_ns(until_ns), deadline::in_ns(poll_ns_)).left_ns();
-	const timespec t = {0, long(std::min(left, wait_poll_max_ns))};
 	pollfd p = {c_.control_.get(), POLLIN, 0};
 
-	if (ppoll(&p, 1, &t, nullptr) == 1)
+	if (await_fds_ns(&p, 1, std::min(left, wait_poll_max_ns)) == 1)
 		eventfd_clear(c_.control_.get());
 	poll_ns_ = std::min(poll_ns_ * 2, wait_poll_max_ns);
 	/* It may wait for the record of another channel. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/backend.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/grow.h"
@@ -519,14 +520,15 @@ void backend::monitor()
 {
 	pollfd p[3] = {{stop_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {engine_->transport().lost_fd(), POLLIN, 0}};
 
-	while (poll(p, 3, timeout()) >= 0 && !p[0].revents) {
+	do {
+		await_fds(p, 3, timeout());
+		if (p[0].revents)
+			return;
 		eventfd_clear(wake_.get());
-		if (!check(now_ns()))
-			break;
-	}
+	} while (check(now_ns()));
 	/* Until it is certain that it accesses no memory, clients must not see the end of their connections. */
 	while (!p[0].revents && engine_->quiesce())
-		poll(p, 1, check_ms);
+		await_fds(p, 1, check_ms);
 	if (p[0].revents)
 		return;
 	log_error("%s is lost", name());

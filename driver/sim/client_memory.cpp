@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/client_memory.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/page_guard.h"
@@ -170,7 +171,7 @@ s32 client_memory::wait_reply(u64 until)
 		pollfd p = {wake_fd_, POLLIN, 0};
 
 		reader_.leave();
-		if (poll(&p, 1, reply_poll_ms) == 1)
+		if (await_fds(&p, 1, reply_poll_ms) == 1)
 			eventfd_take(wake_fd_);
 		reader_.enter();
 	}

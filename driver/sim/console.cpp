@@ -2,6 +2,7 @@
 #include "driver/sim/console.h"
 #include "driver/sim/models.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/grow.h"
 #include "driver/base/words.h"
 
@@ -266,12 +267,9 @@ int wait_any(pollfd *p, unsigned n, console *control, deadline until)
 	const unsigned all = n + (control ? control->fill_poll(p + n) : 0);
 	const int most = control ? console::poll_ms : INT_MAX;
 
-	if (poll(p, all, until.is_never() && !control ? -1 : until.left_ms(most)) < 0) {
-		if (errno != EINTR)
-			return fail_errno("poll");
+	if (await_fds(p, all, until.is_never() && !control ? -1 : until.left_ms(most)) < 0)
 		for (unsigned i = 0; i < all; i++)
 			p[i].revents = 0;
-	}
 	if (control)
 		control->handle_poll(p + n);
 	return 0;

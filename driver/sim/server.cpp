@@ -2,6 +2,7 @@
 /* The connection: messages in and out, and the engines' accesses to the client's memory. */
 #include "driver/sim/server.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/barrier.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
@@ -61,8 +62,8 @@ int server::turn(int stop_fd)
 	const short in = !replies_.full() ? POLLIN : 0, out = out_.empty() ? 0 : POLLOUT;
 	pollfd p[3] = {{sock_.get(), short(in | out), 0}, {stop_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
 
-	if (poll(p, 3, poll_ms()) < 0)
-		return errno == EINTR ? 0 : fail_errno("vfio-user server: poll");
+	if (await_fds(p, 3, poll_ms()) < 0)
+		return 0;
 	if (p[1].revents)
 		return -ECANCELED;
 	if (p[2].revents && woken())
@@ -96,7 +97,7 @@ void server::finish_serving(int stop_fd)
 	model_.quiesce();
 	if (model_.is_accessed())
 		log_error("a client's memory may still be accessed: its connection stays open until it is not");
-	while (model_.is_accessed() && poll(&p, 1, again_ms) <= 0)
+	while (model_.is_accessed() && await_fds(&p, 1, again_ms) <= 0)
 		model_.quiesce();
 	if (model_.is_accessed()) {
 		sock_.release();

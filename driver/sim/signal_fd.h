@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #pragma once
 
+#include "driver/base/await_fds.h"
 #include "driver/base/types.h"
 
 #include <poll.h>
@@ -20,7 +21,7 @@ inline void signal_eventfd(int fd)
 	const u64 one = 1;
 	pollfd p = {fd, POLLOUT, 0};
 
-	if (poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) && syscall(SYS_write, fd, &one, sizeof(one)) < 0) {
+	if (await_fds(&p, 1, 0) == 1 && (p.revents & POLLOUT) && syscall(SYS_write, fd, &one, sizeof(one)) < 0) {
 		/* Interrupted, or not an eventfd: only its owner misses the signal. */
 	}
 }

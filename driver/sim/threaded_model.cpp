@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/threaded_model.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/error.h"
 #include "driver/base/fd.h"
 #include "driver/base/grow.h"
@@ -282,7 +283,7 @@ void threaded_model::sleep()
 		for (u32 i = 0; i < queues_count_; i++)
 			hung |= is_hung(i);
 	}
-	if (poll(&p, 1, hung ? hang_poll_ms : -1) == 1)
+	if (await_fds(&p, 1, hung ? hang_poll_ms : -1) == 1)
 		eventfd_take(wake_.get());
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts of the vfio-user client. */
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/vfio_user/device.h"
 
 #include <algorithm>
-#include <fcntl.h>
 
 namespace usdma::vfio {
 
@@ -54,7 +54,7 @@ int user_device::irq_send(unsigned index, u32 flags, unsigned start, unsigned co
 int user_device::irq_save(unsigned index, unsigned first, std::span<const int> fds)
 {
 	for (size_t i = 0; i < fds.size(); i++) {
-		unique_fd copy(fcntl(fds[i], F_DUPFD_CLOEXEC, 3));
+		unique_fd copy(fd_copy(fds[i]));
 
 		if (!copy.valid())
 			return fail_errno("interrupt eventfd %d", fds[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio_user/link.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/barrier.h"
 #include "driver/base/cancel.h"
 #include "driver/base/error.h"
@@ -12,9 +13,12 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <poll.h>
 #include <sys/socket.h>
 
 namespace usdma::vfio {
+
+static constexpr u64 end_ms = 1000;
 
 /* A pending call, on its caller's stack. state is the futex word; all else is protected by wait_lock_. */
 struct user_link::pending {
@@ -75,7 +79,9 @@ void user_link::stop()
 	if (!running_)
 		return;
 	store_seq_cst(&stopping_, true);
-	shutdown(sock_.get(), SHUT_RDWR);
+	/* Else its thread would not see the end: a filter of system calls may forbid it. */
+	if (shutdown(sock_.get(), SHUT_RDWR))
+		eventfd_write(lost_fd_.get(), 1);
 	pthread_join(thread_, nullptr);
 	running_ = false;
 	user_hang_up(std::move(sock_));
@@ -339,13 +345,18 @@ int user_link::handle(user_message *m)
 
 void user_link::receive()
 {
+	pollfd p[2] = {{sock_.get(), POLLIN, 0}, {lost_fd_.get(), POLLIN, 0}};
 	int err = 0;
 
-	while (!err && !lost()) {
+	while (!err && !lost() && !load_seq_cst(&stopping_)) {
 		user_message m;
 
-		err = user_recv(sock_.get(), deadline::never(), timeout_ms_, &m);
-		if (err == -ENOMEM || err == -EMFILE)
+		if (await_fds(p, 2, -1) < 0 || !p[0].revents)
+			continue;
+		err = user_recv(sock_.get(), deadline::in_ms(0), timeout_ms_, &m);
+		if (err == -ETIMEDOUT)
+			err = 0;
+		else if (err == -ENOMEM || err == -EMFILE)
 			err = handle_bodyless(&m, err);
 		else if (!err)
 			err = handle(&m);
@@ -359,8 +370,11 @@ void user_link::receive()
 /* Reads and discards, so that a server which blocks in a send can continue to its end. */
 void user_link::await_end()
 {
-	const bool closed = user_await_end(sock_.get());
+	bool closed = false;
 
+	/* With a limit, as stop() may be unable to shut the socket down. */
+	while (!closed && !load_seq_cst(&stopping_))
+		closed = user_await_end(sock_.get(), deadline::in_ms(end_ms));
 	/* Release: the server's last writes are visible before the memory is reused. */
 	if (!load_seq_cst(&stopping_) && closed)
 		store_release(&ended_, true);

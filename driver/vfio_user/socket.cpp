@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/vfio_user/socket.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/error.h"
 #include "driver/base/fd.h"
 
@@ -28,12 +29,10 @@ static int wait_ready(int sock, short events, deadline until)
 {
 	while (true) {
 		pollfd p = {sock, events, 0};
-		const int n = poll(&p, 1, until.is_never() ? -1 : until.left_ms(INT_MAX));
+		const int n = await_fds(&p, 1, until.is_never() ? -1 : until.left_ms(INT_MAX));
 
 		if (n > 0)
 			return 0;
-		if (n < 0 && errno != EINTR)
-			return fail_errno("poll on the vfio-user socket");
 		if (until.passed())
 			return -ETIMEDOUT;
 	}
@@ -291,15 +290,14 @@ static ssize_t discard_rest(int sock, deadline until)
 	return n;
 }
 
-bool user_await_end(int sock)
+bool user_await_end(int sock, deadline until)
 {
 	pollfd p = {sock, 0, 0};
 
-	if (discard_rest(sock, deadline::never()) == -ENODEV)
+	if (discard_rest(sock, until) == -ENODEV)
 		return true;
 	/* The peer sends data that cannot be received: wait for hang-up only. */
-	while (poll(&p, 1, -1) < 0 && errno == EINTR) {
-	}
+	await_fds(&p, 1, until.left_ms(INT_MAX));
 	return p.revents & (POLLHUP | POLLERR);
 }
 

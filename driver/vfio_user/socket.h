@@ -32,8 +32,8 @@ int user_recv(int sock, deadline first, u64 rest_ms, user_message *out);
 /* Returns -EMFILE and sets its text. */
 int no_fds_free();
 
-/* Discards all data until the peer has closed; true: it has. */
-bool user_await_end(int sock);
+/* Discards all data until the peer has closed; true: it has; false: the time is over. */
+bool user_await_end(int sock, deadline until);
 /* Closes the connection without blocking on descriptors in unread data. */
 void user_hang_up(unique_fd sock);
 

@@ -184,6 +184,14 @@ static void a_limit_on_addresses(void **)
 
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
+static void copy_and_wait(usdma_stream *s, void *mem, void *host)
+{
+	for (unsigned round = 0; round < 20; round++) {
+		EXPECT(!usdma_copy(s, mem, host, 4096));
+		EXPECT(!usdma_stream_sync(s, 60000));
+	}
+}
+
 /* More threads than the device has interrupts, each sleeping on its own stream. */
 static void sleep_in_all(usdma_device *dev, unsigned n)
 {
@@ -199,10 +207,7 @@ static void sleep_in_all(usdma_device *dev, unsigned n)
 			opt.wait_mode = USDMA_WAIT_INTERRUPT;
 			EXPECT(!usdma_stream_create(dev, &opt, &s));
 			EXPECT(!usdma_host_alloc(dev, 4096, &host) && !usdma_device_alloc(dev, 4096, &mem));
-			for (unsigned round = 0; round < 20; round++) {
-				EXPECT(!usdma_copy(s, mem, host, 4096));
-				EXPECT(!usdma_stream_sync(s, 60000));
-			}
+			copy_and_wait(s, mem, host);
 		});
 	for (std::thread &t : all)
 		t.join();
@@ -261,6 +266,26 @@ static void few_descriptors(void **)
 			EXPECT(!err || left < 38);
 		});
 	}
+}
+
+/* A program that has opened all it needs allows itself none, and threads of the library poll up to three. */
+static void fewer_than_are_polled(void **)
+{
+	for (rlim_t n = 0; n < 4; n++)
+		on_each([=] {
+			std::vector<char> plain(4096, 0x5a), back(4096);
+			usdma_device *dev = open_one();
+			usdma_stream *s;
+			void *host, *mem;
+
+			EXPECT(!usdma_stream_create(dev, nullptr, &s));
+			EXPECT(!usdma_host_alloc(dev, 4096, &host) && !usdma_device_alloc(dev, 4096, &mem));
+			limit(RLIMIT_NOFILE, n);
+			EXPECT(!usdma_copy(s, mem, plain.data(), 4096));
+			copy_and_wait(s, host, mem);
+			EXPECT(!usdma_copy(s, back.data(), host, 4096) && back == plain);
+			EXPECT(!usdma_close(dev));
+		});
 }
 
 /* All but so many are taken. */
@@ -459,6 +484,7 @@ int main()
 		cmocka_unit_test(device_uses_few_descriptors),
 		cmocka_unit_test(many_devices),
 		cmocka_unit_test(few_descriptors),
+		cmocka_unit_test(fewer_than_are_polled),
 		cmocka_unit_test(descriptors_are_free_again),
 		cmocka_unit_test(standard_descriptors_unused),
 		cmocka_unit_test(closed_descriptors_of_a_tool),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/engines/edu/edu_dma.h"
+#include "driver/base/await_fds.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/log.h"
@@ -131,7 +132,7 @@ void edu_dma::nap()
 {
 	pollfd p[2] = {{irq_.get(), POLLIN, 0}, {dev_.lost_fd(), POLLIN, 0}};
 
-	poll(p, 2, irq_.valid() ? poll_ms : poll_no_irq_ms);
+	await_fds(p, 2, irq_.valid() ? poll_ms : poll_no_irq_ms);
 	if (irq_.valid())
 		fetch_add_relaxed(&count_.interrupts, eventfd_clear(irq_.get()));
 }

@@ -5,6 +5,7 @@
  * completion; no thread waits in io_uring. Its workers start the requests: where a file is on the disk may have to be
  * read first, and ext4 waits for that, also in io_uring_enter(2).
  */
+#include "driver/base/fd.h"
 #include "lib/core/file/internal.h"
 
 #include "driver/base/error.h"
@@ -16,7 +17,6 @@
 #include "lib/core/config/config.h"
 
 #include <cstring>
-#include <fcntl.h>
 #include <liburing.h>
 #include <unistd.h>
 #include <utility>
@@ -52,7 +52,7 @@ int ring_above_stdio()
 {
 	if (disk->ring.ring_fd > STDERR_FILENO)
 		return 0;
-	const int up = fcntl(disk->ring.ring_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	const int up = fd_copy(disk->ring.ring_fd);
 
 	if (up < 0)
 		return -errno;

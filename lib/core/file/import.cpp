@@ -102,7 +102,7 @@ static u64 direct_align(int fd, bool is_direct)
 static int open_both(file *f, int fd, int flags, file_access access)
 {
 	const bool is_direct = flags & O_DIRECT;
-	unique_fd same(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	unique_fd same(fd_copy(fd));
 
 	if (!same.valid())
 		return fail_errno("file descriptor %d", fd);

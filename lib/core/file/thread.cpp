@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The file thread: one for all files of the process. It sleeps on one eventfd, which fronts and the disk raise. */
+#include "driver/base/await_fds.h"
 #include "lib/core/file/internal.h"
 
 #include "driver/base/error.h"
@@ -68,7 +69,7 @@ bool take_done()
 bool rest(bool busy, bool *staging)
 {
 	pollfd p = {worker->wake_fd, POLLIN, 0};
-	const int n = poll(&p, 1, busy ? recheck_ms : *staging ? keep_ms : -1);
+	const int n = await_fds(&p, 1, busy ? recheck_ms : *staging ? keep_ms : -1);
 
 	if (n == 0 && !busy)
 		*staging = pieces_trim();

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "lib/core/queue/ring_signal.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/log.h"
 
 #include <algorithm>
-#include <fcntl.h>
 #include <new>
 #include <poll.h>
 #include <utility>
@@ -135,7 +136,7 @@ static ring_signal *signal_new(int queue_fd)
 
 	if (!s)
 		return nullptr;
-	s->fd.reset(fcntl(queue_fd, F_DUPFD_CLOEXEC, 3));
+	s->fd.reset(fd_copy(queue_fd));
 	if (s->fd.valid()) {
 		eventfd_clear(s->fd.get());
 		return s;
@@ -245,7 +246,7 @@ void signal_await(ring_signal *s)
 	pollfd p = {s->fd.get(), POLLIN, 0};
 
 	/* Also if a signal's handler has run. */
-	if (poll(&p, 1, 1) <= 0 && !load_acquire(s->count))
+	if (await_fds(&p, 1, 1) <= 0 && !load_acquire(s->count))
 		signal_raise(s);
 }
 

@@ -2,10 +2,12 @@
 /* Sleeping on an eventfd with a per-thread io_uring. */
 #include "lib/core/queue/sleep.h"
 
+#include "driver/base/await_fds.h"
 #include "driver/base/barrier.h"
 #include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/log.h"
 #include "driver/base/thread_end.h"
 #include "driver/base/valgrind.h"
@@ -14,7 +16,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <fcntl.h>
 #include <liburing.h>
 #include <new>
 #include <poll.h>
@@ -73,7 +74,7 @@ bool ring_above_stdio(io_uring *ring)
 {
 	if (ring->ring_fd > STDERR_FILENO)
 		return true;
-	const int up = fcntl(ring->ring_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	const int up = fd_copy(ring->ring_fd);
 	if (up < 0) {
 		io_uring_queue_exit(ring);
 		return false;
@@ -182,9 +183,8 @@ int poll_sleep(int fd, u64 abs_ns)
 {
 	const u64 now = now_ns();
 	const u64 left = abs_ns > now ? abs_ns - now : 0;
-	timespec ts = {time_t(left / ns_per_s), long(left % ns_per_s)};
 	pollfd p = {fd, POLLIN, 0};
-	const int n = ppoll(&p, 1, &ts, nullptr);
+	const int n = await_fds_ns(&p, 1, left);
 
 	if (n < 0)
 		return -errno;

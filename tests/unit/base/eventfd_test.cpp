@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Eventfds that a peer fills or clears at any time, and other files. */
+#include "driver/base/await_fds.h"
 #include "driver/base/clock.h"
 #include "driver/base/eventfd.h"
 #include "driver/base/unique_fd.h"
@@ -13,6 +14,7 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -105,21 +107,53 @@ static void other_files_are_refused(void **)
 	assert_false(eventfd_raise(-1));
 }
 
-/* Runs f in a child in which this system call fails with ENOSYS, as on a kernel without it. */
-template <class F> static void without(unsigned call, F f)
+/* Runs f in a child that restricts itself first. */
+template <class R, class F> static void in_child(R restrict_itself, F f)
 {
 	int status = -1;
 
 	const pid_t pid = fork();
 	if (!pid) {
 		alarm(20);
-		if (!test::refuse_call(call, ENOSYS))
+		if (!restrict_itself())
 			_exit(2);
 		_exit(f() ? 0 : 1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* This system call fails with ENOSYS, as on a kernel without it. */
+template <class F> static void without(unsigned call, F f)
+{
+	in_child([=] { return test::refuse_call(call, ENOSYS); }, f);
+}
+
+/* Five entries are more than a program may poll once it has lowered RLIMIT_NOFILE. */
+static void descriptors_are_awaited(void **)
+{
+	const rlimit none = {0, 0};
+	const unique_fd empty(eventfd(0, EFD_CLOEXEC)), raised(eventfd(1, EFD_CLOEXEC));
+	const auto awaits = [&] {
+		pollfd p[] = {{-1, POLLIN, 0},
+			      {empty.get(), POLLIN, 0},
+			      {empty.get(), POLLOUT, 0},
+			      {raised.get(), POLLIN, 0},
+			      {4000, POLLIN, 0}};
+		const deadline over = deadline::in_ms(20);
+
+		eventfd_clear(empty.get());
+		return await_fds(p, 2, 20) == 0 && over.passed() && await_fds(p, 4, -1) == 2 && !p[1].revents &&
+		       p[2].revents == POLLOUT && p[3].revents == POLLIN && await_fds(p, 5, -1) == 3 &&
+		       p[4].revents == POLLNVAL && eventfd_signal(empty.get()) && await_fds(p, 2, -1) == 1 &&
+		       p[1].revents == POLLIN;
+	};
+
+	in_child([] { return true; }, awaits);
+	in_child([&] { return !setrlimit(RLIMIT_NOFILE, &none); }, awaits);
+	if (test::can_refuse_calls())
+		without(SYS_ppoll, awaits);
 }
 
 /* Must run before the first use of aio, which is set up once per process. */
@@ -139,9 +173,8 @@ static void without_system_calls(void **)
 int main()
 {
 	const CMUnitTest tests[] = {
-		cmocka_unit_test(without_system_calls),
-		cmocka_unit_test(full_counters_stay_full),
-		cmocka_unit_test(two_readers),
+		cmocka_unit_test(without_system_calls),    cmocka_unit_test(descriptors_are_awaited),
+		cmocka_unit_test(full_counters_stay_full), cmocka_unit_test(two_readers),
 		cmocka_unit_test(other_files_are_refused),
 	};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "driver/sim/models/sdma/engine.h"
+#include "driver/base/await_fds.h"
 #include "driver/sim/models/sdma/timing.h"
 
 #include "driver/base/eventfd.h"
@@ -504,10 +505,9 @@ bool engine::wait_wake(u64 limit_ns)
 	epoll_event edges[2];
 
 	if (limit_ns != ~u64(0)) {
-		const timespec t = {time_t(limit_ns / ns_per_s), long(limit_ns % ns_per_s)};
 		pollfd p = {sleeps_.get(), POLLIN, 0};
 
-		if (ppoll(&p, 1, &t, nullptr) != 1)
+		if (await_fds_ns(&p, 1, limit_ns) != 1)
 			return false;
 	}
 	return epoll_wait(sleeps_.get(), edges, 2, limit_ns == ~u64(0) ? -1 : 0) != 0;
@@ -760,7 +760,7 @@ bool engine::bell_rung() const
 {
 	pollfd p = {bell_.get(), POLLIN, 0};
 
-	return poll(&p, 1, 0) == 1;
+	return await_fds(&p, 1, 0) == 1;
 }
 
 } // namespace usdma::sim

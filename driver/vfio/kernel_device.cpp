@@ -254,11 +254,16 @@ void kernel_device::release_areas()
 	areas_.clear();
 }
 
-/* Unmaps areas that no other device of the address space has mapped. True: these were all. */
+/*
+ * Unmaps areas that no other device of the address space has mapped. True: these were all. Held while an area is
+ * pinned, for seconds: not waited for.
+ */
 bool kernel_device::revoke_areas()
 {
-	std::lock_guard guard(area_lock_);
+	std::unique_lock guard(area_lock_, std::try_to_lock);
 
+	if (!guard.owns_lock())
+		return false;
 	for (auto it = areas_.begin(); it != areas_.end();)
 		it = space_->sole(it->first) && !space_->unmap(it->first, it->second) ? areas_.erase(it) :
 											std::next(it);

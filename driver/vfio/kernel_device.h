@@ -75,7 +75,8 @@ private:
 
 	int irq_count(unsigned index, u32 *count);
 	int irq_ioctl(unsigned index, u32 flags, unsigned first, std::span<const int> fds);
-	int irq_apply(unsigned index, vectors *v, unsigned first, size_t count);
+	int irq_apply(unsigned index, vectors *v, unsigned first, size_t count, bool *gap);
+	static void irq_raise_all(const vectors &v);
 	void irq_drop(vectors *v, unsigned first, size_t count);
 	int irq_take(vectors *v, unsigned first, std::span<const int> fds);
 	int irqs_off();

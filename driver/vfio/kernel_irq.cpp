@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Interrupts and loss detection of kernel devices (linux/vfio.h: VFIO_DEVICE_SET_IRQS). */
+#include "driver/base/await_fds.h"
 #include "driver/base/barrier.h"
 #include "driver/base/eventfd.h"
+#include "driver/base/fd.h"
 #include "driver/base/grow.h"
 #include "driver/base/log.h"
 #include "driver/base/thread.h"
@@ -9,7 +11,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fcntl.h>
 #include <linux/vfio.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -100,7 +101,7 @@ int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds
 	for (size_t i = 0; i < fds.size(); i++) {
 		if (fds[i] < 0)
 			continue;
-		copies[i].reset(fcntl(fds[i], F_DUPFD_CLOEXEC, 3));
+		copies[i].reset(fd_copy(fds[i]));
 		if (!copies[i].valid())
 			return fail_errno("interrupt eventfd %d", fds[i]);
 	}
@@ -115,10 +116,9 @@ int kernel_device::irq_take(vectors *v, unsigned first, std::span<const int> fds
 
 /*
  * Enabled vectors can be changed one by one. To add more, older kernels require all vectors at once, from the
- * first on: then all are disabled and re-enabled, and each eventfd is signalled once, in case an interrupt was
- * lost in between.
+ * first on: then all are disabled and re-enabled, and *gap is set: interrupts may have been lost in between.
  */
-int kernel_device::irq_apply(unsigned index, vectors *v, unsigned first, size_t count)
+int kernel_device::irq_apply(unsigned index, vectors *v, unsigned first, size_t count, bool *gap)
 {
 	std::vector<int> all;
 	int err = 0;
@@ -138,20 +138,14 @@ int kernel_device::irq_apply(unsigned index, vectors *v, unsigned first, size_t 
 		err = irq_ioctl(index, VFIO_IRQ_SET_DATA_NONE, 0, {});
 	if (err)
 		return err;
-	const bool gap = v->enabled;
-
+	*gap |= v->enabled != 0;
 	v->enabled = 0;
 	if (all.empty())
 		return 0;
 	err = irq_ioctl(index, VFIO_IRQ_SET_DATA_EVENTFD, 0, all);
-	if (err)
-		return err;
-	v->enabled = unsigned(all.size());
-	for (size_t i = 0; gap && i < all.size(); i++) {
-		if (all[i] >= 0)
-			eventfd_write(all[i], 1);
-	}
-	return 0;
+	if (!err)
+		v->enabled = unsigned(all.size());
+	return err;
 }
 
 int kernel_device::irq_set(unsigned index, unsigned first, std::span<const int> fds)
@@ -172,18 +166,29 @@ int kernel_device::irq_set(unsigned index, unsigned first, std::span<const int> 
 		return fail(EBUSY, "%s: the request interrupt is reserved for lost_fd()", name_.c_str());
 	std::lock_guard guard(irq_lock_);
 	vectors &v = vectors_[index];
+	bool gap = false;
 
 	err = irq_take(&v, first, fds);
 	if (!err)
-		err = irq_apply(index, &v, first, fds.size());
-	if (!err)
-		return 0;
+		err = irq_apply(index, &v, first, fds.size(), &gap);
 	const saved_error why;
 
 	/* Previously enabled vectors stay enabled; the vectors of this call are disabled. */
-	irq_drop(&v, first, fds.size());
-	irq_apply(index, &v, first, fds.size());
-	return why.again(err);
+	if (err) {
+		irq_drop(&v, first, fds.size());
+		irq_apply(index, &v, first, fds.size(), &gap);
+	}
+	if (gap)
+		irq_raise_all(v);
+	return err ? why.again(err) : 0;
+}
+
+/* For who waits for one of them. */
+void kernel_device::irq_raise_all(const vectors &v)
+{
+	for (const unique_fd &fd : v.fd)
+		if (fd.valid())
+			eventfd_write(fd.get(), 1);
 }
 
 void kernel_device::irq_drop(vectors *v, unsigned first, size_t count)
@@ -216,12 +221,8 @@ void kernel_device::mark_lost(const char *why)
 	eventfd_write(lost_fd_.get(), 1);
 	std::lock_guard guard(fd_lock_);
 
-	for (const vectors &v : vectors_) {
-		for (const unique_fd &fd : v.fd) {
-			if (fd.valid())
-				eventfd_write(fd.get(), 1);
-		}
-	}
+	for (const vectors &v : vectors_)
+		irq_raise_all(v);
 }
 
 /* Sleeps until the kernel requests the device back, or until the device is closed. */
@@ -230,7 +231,7 @@ void *kernel_device::monitor_main(void *arg)
 	auto *const dev = static_cast<kernel_device *>(arg);
 	pollfd p[] = {{dev->request_fd_.get(), POLLIN, 0}, {dev->stop_fd_.get(), POLLIN, 0}};
 
-	while (poll(p, 2, -1) < 0 && errno == EINTR)
+	while (await_fds(p, 2, -1) < 0)
 		;
 	if (p[1].revents || !p[0].revents)
 		return nullptr;

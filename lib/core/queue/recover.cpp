@@ -188,6 +188,12 @@ static void describe(hw_queue *l)
 		 static_cast<unsigned long long>(load_relaxed(&l->count->wakes)));
 }
 
+static void note_loss(device *dev)
+{
+	if (dev->eng->lost() && !load_seq_cst(&dev->dead))
+		device_fail(dev, ENODEV, "lost");
+}
+
 /* With recover_lock held. No completion since the last reset: escalate. */
 static void escalate(hw_queue *l)
 {
@@ -219,8 +225,11 @@ static void escalate(hw_queue *l)
 				wake_sleepers(one.get());
 		return;
 	}
+	/* Meanwhile: the resets have failed for that. */
+	if (dev->eng->lost())
+		return note_loss(dev);
 	/* First: callers that see the device lost reclaim its memory. */
-	if (!dev->eng->lost() && dev->eng->give_up())
+	if (dev->eng->give_up())
 		log_error("device %u (%s) may still write to memory: %s", dev->slot, dev->spec.c_str(), error_text());
 	device_fail(dev, ETIMEDOUT, "no progress for too long, and resets did not help: device disabled");
 }
@@ -317,12 +326,6 @@ static bool is_time(u64 *last, u64 every)
 	u64 was = load_relaxed(last);
 
 	return now >= was + every && cmpxchg_seq_cst(last, &was, now);
-}
-
-static void note_loss(device *dev)
-{
-	if (dev->eng->lost() && !load_seq_cst(&dev->dead))
-		device_fail(dev, ENODEV, "lost");
 }
 
 void devices_note_loss()

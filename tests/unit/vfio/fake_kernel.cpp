@@ -105,6 +105,8 @@ int fake_kernel::irqs(const void *arg)
 		memcpy(&fd, static_cast<const u8 *>(arg) + sizeof(s), sizeof(fd));
 	if (s.index == VFIO_PCI_REQ_IRQ_INDEX)
 		request_fd = fd;
+	else if (s.count > most_vectors)
+		return -ENOSPC;
 	else
 		vectors = s.count;
 	return 0;

@@ -19,11 +19,12 @@ struct fake_kernel {
 	fake_sysfs files;
 	vfio::kernel_options opt;
 	unique_fd device;
-	int type1 = 1;             /* the answer to VFIO_CHECK_EXTENSION */
-	int map_errno = 0;         /* the next mapping fails */
-	u64 left_by_unmap = 0;     /* so many bytes stay mapped at the next one */
-	int request_fd = -1;       /* by which the kernel requests the device back */
-	unsigned vectors = 0;      /* enabled now */
+	int type1 = 1;         /* the answer to VFIO_CHECK_EXTENSION */
+	int map_errno = 0;     /* the next mapping fails */
+	u64 left_by_unmap = 0; /* so many bytes stay mapped at the next one */
+	int request_fd = -1;   /* by which the kernel requests the device back */
+	unsigned vectors = 0;  /* enabled now */
+	unsigned most_vectors = 8;
 	std::map<u64, u64> mapped; /* size by IOVA */
 
 	/* A device at 0000:00:04.0, in group 7 and bound to vfio-pci. */

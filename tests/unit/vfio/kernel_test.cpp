@@ -472,6 +472,11 @@ static void test_kernel_requests_the_device(void **)
 		k.set_command(0x106);
 		assert_int_equal(dev->irq_set(irq_msix, 1, {&vector, 1}), 0);
 		assert_int_equal(k.vectors, 2);
+		/* There are no more. To try that, those in use were off for a while. */
+		k.most_vectors = 2;
+		assert_int_equal(dev->irq_set(irq_msix, 2, {&vector, 1}), -ENOSPC);
+		assert_int_equal(k.vectors, 2);
+		assert_int_equal(eventfd_clear(vector), 1);
 		assert_false(dev->lost());
 		eventfd_write(k.request_fd, 1);
 		usdma::test::until("the device is lost", [&] { return dev->lost(); });

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/sim_sandbox.h"
 
+#include "driver/base/clock.h"
 #include "driver/base/error.h"
 #include "driver/base/foreign_fd.h"
 #include "driver/base/types.h"
@@ -74,6 +75,7 @@ static constexpr const char *for_all[] = {
 	"sigaltstack",
 	"poll",
 	"ppoll",
+	"pselect6",
 	"epoll_create1",
 	"epoll_ctl",
 	"epoll_wait",
@@ -376,6 +378,9 @@ int sandbox_enter_net()
 	return enter(to_read, add_for_net);
 }
 
+/* With stop_ms of sim_clients.cpp within the ten seconds of usdma-sim(1). */
+static constexpr u64 release_ms = 1000;
+
 /* Returns child_side in the child. */
 int keeper::split()
 {
@@ -419,9 +424,12 @@ void keeper::release()
 {
 	if (child_ <= 0)
 		return;
+	const deadline until = deadline::in_ms(release_ms);
+	const timespec nap = {0, 200 * 1000};
+
 	if (write(pipe_.get(), "", 1) == 1)
-		while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-		}
+		while (waitpid(child_, nullptr, WNOHANG) == 0 && !until.passed())
+			nanosleep(&nap, nullptr);
 	child_ = -1;
 }
 

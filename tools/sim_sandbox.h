@@ -48,7 +48,7 @@ public:
 			clean();
 		leave();
 	}
-	/* Returns when clean() is done. */
+	/* Returns when clean() is done, or after a second: the child may have been stopped, and does it later. */
 	void release();
 
 private:

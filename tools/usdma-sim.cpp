@@ -220,8 +220,25 @@ int check_shared(options &opt)
 	return 0;
 }
 
+/* Of options that would have no effect. */
+int check_device(const options &opt)
+{
+	const sim::config &d = opt.device;
+	const bool own_memory = d.model == sim::default_model();
+
+	if (opt.has_mem && !d.has_mem)
+		return fail(EINVAL, "--mem and --nomem exclude each other");
+	if (!own_memory && (opt.has_mem || d.engines_set))
+		return fail(EINVAL,
+			    "--model %s excludes --mem and --engines: it has no memory of its own and one engine",
+			    std::string(d.model->name).c_str());
+	return 0;
+}
+
 int check_options(options &opt)
 {
+	if (const int err = check_device(opt))
+		return err;
 	if (opt.socket.empty() && opt.listen_fd < 0)
 		return fail(EINVAL, "where to listen is missing: give --socket PATH or --listen-fd N");
 	if (!opt.control.empty() && opt.control == opt.socket)
@@ -257,7 +274,8 @@ int report_ready(const options &opt)
 		return fail_errno("--ready-fd %d", opt.ready_fd);
 	if (opt.ready_fd >= 0)
 		close(opt.ready_fd);
-	return printf("%s", line.c_str()) < 0 || fflush(stdout) ? fail_errno("standard output") : 0;
+	/* Closed in a service, which needs no line. */
+	return (printf("%s", line.c_str()) < 0 || fflush(stdout)) && errno != EBADF ? fail_errno("standard output") : 0;
 }
 
 int open_sockets(const options &opt, sim::listener *socket, sim::console *control)

@@ -37,11 +37,14 @@ inline int fd_above_stdio(int fd)
 	return up;
 }
 
-/* At program start: opens /dev/null for each closed standard stream, so that nothing else gets its number. */
+/*
+ * At program start: opens /dev/null for each closed standard stream, so that nothing else gets its number. Writes to
+ * standard output fail with EBADF, as those to a closed one do.
+ */
 inline void open_closed_streams()
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd)
 			return;
 }
 

@@ -184,7 +184,8 @@ static constexpr key keys[] = {
 	{"stale", "0 or 1", set_stale},
 	{"copy_rows", "auto, 1, 2 or 4", set_copy_rows},
 	{"huge", "off, advise or require", set_huge},
-	{"share", "a size", [](config &c, string_view v) { return size_parse(v, &c.share) ? 0 : -EINVAL; }, true},
+	{"share", "a size from 4K",
+	 [](config &c, string_view v) { return size_parse(v, &c.share, 4096) ? 0 : -EINVAL; }, true},
 	{"files", "memory (memfds, tmpfs, hugetlbfs) or any", set_files},
 	{"faults", "rules such as fail@3+drop-irq%2, see docs/reliability.md", set_faults},
 };

@@ -77,7 +77,8 @@ int fault_plan::parse_rule(string_view text, rule *out)
 	out->text = text;
 	out->what = action(what);
 	out->how = text[at] == '@' ? when::once : text[at] == '%' ? when::every : when::chance;
-	if (!number_parse(text.substr(at + 1, slash == string_view::npos ? slash : slash - at - 1), &out->n, 1))
+	if (!number_parse(text.substr(at + 1, slash == string_view::npos ? slash : slash - at - 1), &out->n, 1,
+			  out->how == when::chance ? 1000000 : ~u64(0)))
 		return -EINVAL;
 	return parse_argument(slash == string_view::npos ? string_view() : text.substr(slash + 1), out);
 }

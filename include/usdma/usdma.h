@@ -13,7 +13,8 @@
  *     -EPERM    in a child (fork, _Fork, clone) of a process that had devices open. A child of
  *               vfork, or of clone with CLONE_VM, runs with its parent's memory and may call
  *               exec and _exit only; there, calls that open, close, allocate, register or
- *               create fail so, while others act for the parent
+ *               create fail so, while others act for the parent. Any other child has no
+ *               memory of usdma_host_alloc(): there an access to it is a SIGSEGV
  * - Any thread may make any call on any handle at any time, unless documented otherwise.
  *   Destroying a handle while another thread uses it is safe: the other call fails with -EBADF or
  *   completes as if it had been made first, and the destroying call returns after it. If several

@@ -546,8 +546,8 @@ static void bad_rules(void **)
 
 	setenv("USDMA_DEVICES", "sim:mem=64M:engines=1:channels=4:faults=,sim:mem=64M:engines=1:channels=2", 1);
 	set_up(&t, embedded, peer_slot, wait_mode::hybrid);
-	for (const char *text :
-	     {"fail", "fail@0", "fail@x", "fail@1/nonsense", "slow@1", "die@1", "hang@1/3", "reply@1", "+"})
+	for (const char *text : {"fail", "fail@0", "fail~1000001", "fail@x", "fail@1/nonsense", "slow@1", "die@1",
+				 "hang@1/3", "reply@1", "+"})
 		assert_int_equal(t.dev->eng->transport().inject(text), -EINVAL);
 	tear_down(&t);
 }

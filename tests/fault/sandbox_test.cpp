@@ -326,9 +326,14 @@ static void test_stopped_process(void **)
 		auto c = std::make_unique<client>(s);
 		const pid_t process = client_process_of(s.pid);
 
-		assert_int_equal(kill(process, SIGSTOP), 0);
+		/* Also the one that removes the socket: its end is not waited for. */
+		const auto stopped = by_signal ? children_of(s.pid) : std::vector{process};
+		for (pid_t child : stopped)
+			assert_int_equal(kill(child, SIGSTOP), 0);
 		if (by_signal) {
 			assert_int_equal(s.stop(SIGTERM), 0);
+			for (pid_t child : stopped)
+				kill(child, SIGCONT);
 			assert_true(kill(process, 0) && errno == ESRCH);
 		} else {
 			/* The driver waits for the reply to its last message, then closes. */

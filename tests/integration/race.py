@@ -306,6 +306,9 @@ def check_tool(to, program, tool):
         to.add(done.returncode == STATUS and [list(line)[0] for line in lines] == ["report", "summary"], "usdmactl check --report leaves the lines", f"{lines}")
         done = run_tool("check", "--suppressions", left_out, "--", program, "stale_wait", "racy")
         to.add(done.returncode == 0 and "1 were suppressed." in done.stdout, "usdmactl check --suppressions", done.stdout + done.stderr)
+        for wrong in (("--timing", "bogus"), ("--timing", "late,exit=0"), ("--timing", "race"), ("--report", f"{where}/a,late")):
+            done = run_tool("check", *wrong, "--", program, "stale_wait", "racy")
+            to.add(done.returncode == 2 and wrong[1] in done.stderr, f"usdmactl check {' '.join(wrong)[:20]} is refused", done.stdout + done.stderr)
     done = run_tool("check", "--", program, "no", "program")
     to.add(done.returncode == 2 and "nothing was checked" in done.stdout, "usdmactl check: the program's own status", done.stdout + done.stderr)
     done = run_tool("check", "--", "/nonexistent/program")

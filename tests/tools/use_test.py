@@ -55,6 +55,11 @@ def test_full(s):
             done = s.done(*command, stdout=full)
         s.check(done.returncode == 1 and done.stderr.count("No space left on device") == 1,
                 f"full: {os.path.basename(command[0])} {' '.join(command[1:])[-40:]}", done)
+        if "--socket" in command:
+            continue  # a service needs no standard output
+        done = s.done("sh", "-c", 'exec "$0" "$@" >&-', *command)
+        s.check(done.returncode == 1 and "standard output cannot be written" in done.stderr,
+                f"closed: {os.path.basename(command[0])} {' '.join(command[1:])[-40:]}", done)
     with open(s.path("rows.csv"), "w", encoding="utf-8"):
         pass
     done = s.done(*s.brief, "-s", "64", "--json", "/dev/full", "--csv", s.path("rows.csv"))
@@ -212,6 +217,17 @@ def test_before_work(s):
                                     "--socket", "/nonexistent/dev", "--cpus", "1023"),
                                    (2, "usdma-sim: --mem: mem=12Z is invalid: it takes a size from 64K to 16T in pages of 4K: " + RULE + " (usdma-sim --help)", s.sim,
                                     "--socket", "/nonexistent/dev", "--mem", "12Z"),
+                                   (2, "usdma-sim: --share: share=1 is invalid: it takes a size from 4K: " + RULE + " (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev",
+                                    "--share", "1"),
+                                   (2, "usdma-sim: --mem and --nomem exclude each other (usdma-sim --help)", s.sim, "--socket", "/nonexistent/dev", "--nomem", "--mem", "1G"),
+                                   (2, "usdma-sim: --model ioat excludes --mem and --engines: it has no memory of its own and one engine (usdma-sim --help)", s.sim,
+                                    "--socket", "/nonexistent/dev", "--model", "ioat", "--engines", "4"),
+                                   (2, "usdma-perf: --model needs --workload kv-cache or kv-file", s.perf, "--model", "8b"),
+                                   (2, "usdma-perf: --batch needs -w batch", s.perf, "--batch", "8", "-w", "h2d"),
+                                   (2, "usdma-perf: --rate excludes --workload, --curves and --calibrate", s.perf, "--rate", "9", "--workload", "weights"),
+                                   (2, "usdma-perf: --engines is for the embedded software device: it excludes --device", s.perf, "--engines", "2", "--device", "sim"),
+                                   (2, "usdma-perf: --device: it takes a device string", s.perf, "--device", ""),
+                                   (2, "usdma-perf: --numa: 'x' is not a node: give CLIENT:ENGINE, such as 0:1, or all", s.perf, "--numa", "x"),
                                    (2, 'usdma-sim: there is no option "--sokcet"; did you mean --socket? (usdma-sim --help)', s.sim, "--sokcet", "/nonexistent/dev"),
                                    (2, "usdma-sim: where to listen is missing: give --socket PATH or --listen-fd N (usdma-sim --help)", s.sim, "--mem", "1G"),
                                    (2, 'usdma-sim: --ready-fd: "x": it takes a number from 0 to 2147483647 (usdma-sim --help)', s.sim, "--socket", "/nonexistent/dev",

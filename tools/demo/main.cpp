@@ -6,7 +6,9 @@
  */
 #include "tools/demo/job.h"
 
+#include "driver/base/fd.h"
 #include "tools/help.h"
+#include "tools/output.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
@@ -112,6 +114,7 @@ static int demonstrate(const std::string &file)
 
 int main(int argc, char **argv)
 {
+	usdma::open_closed_streams();
 	CLI::App app("Copies a file to a device and back by each path of usdma, and compares checksums.",
 		     "usdma-quickstart");
 	std::string file;
@@ -120,10 +123,10 @@ int main(int argc, char **argv)
 	try {
 		app.parse(argc, argv);
 	} catch (const CLI::ParseError &e) {
-		return usdma::leave(app, e);
+		return usdma::tool::end_output("usdma-quickstart", usdma::leave(app, e));
 	}
 	try {
-		return demonstrate(file);
+		return usdma::tool::end_output("usdma-quickstart", demonstrate(file));
 	} catch (const std::exception &e) {
 		fmt::print(stderr, "quickstart: {}\n", e.what());
 		return 1;

@@ -16,11 +16,6 @@
 using namespace usdma;
 using namespace usdma::perf;
 
-/* The device string: exit status 2, as for other wrong values. */
-struct wrong_device : std::runtime_error {
-	using std::runtime_error::runtime_error;
-};
-
 /*
  * Opened first and held: an invalid device string fails at once, and a server that accepts one client sees only one
  * connection.
@@ -36,7 +31,7 @@ public:
 		const int err = usdma_open_index(0, &dev_);
 
 		if (err == -EINVAL)
-			throw wrong_device(usdma_error_text());
+			throw std::invalid_argument(usdma_error_text());
 		if (err)
 			throw std::runtime_error(usdma_error_text());
 		if (o.calibrate)
@@ -94,7 +89,8 @@ static int measure(int argc, char **argv)
 		progress(o, "");
 		if (tool::flush_output())
 			fmt::print(stderr, "usdma-perf: {}\n", e.what());
-		return dynamic_cast<const wrong_device *>(&e) ? 2 : 1;
+		/* A wrong device string or node, as other wrong values. */
+		return dynamic_cast<const std::invalid_argument *>(&e) ? 2 : 1;
 	}
 }
 

@@ -34,11 +34,11 @@ static int valid_node(const std::string &text, const std::vector<int> &nodes)
 	u64 n;
 
 	if (!number_parse(text, &n, 0, INT_MAX))
-		throw std::runtime_error(
+		throw std::invalid_argument(
 			fmt::format("--numa: '{}' is not a node: give CLIENT:ENGINE, such as 0:1, or all", text));
 	const int node = int(n);
 	if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
-		throw std::runtime_error(
+		throw std::invalid_argument(
 			fmt::format("--numa: node {} has no CPU that this process may use; there are {}", node,
 				    fmt::join(nodes, ", ")));
 	return node;

@@ -280,8 +280,46 @@ static unsigned modes_of(const options &o)
 	       unsigned(!o.net_listen.empty());
 }
 
-static std::string problem(const options &o)
+struct need {
+	std::initializer_list<const char *> options;
+	bool met;
+	const char *what;
+};
+
+/* "": each option that was given has an effect. */
+static std::string without_effect(const CLI::App &app, const options &o)
 {
+	const bool weights = o.workload == "weights", kv = !o.workload.empty() && !weights;
+	const bool batch = std::find(o.kinds.begin(), o.kinds.end(), copy_kind::batch) != o.kinds.end();
+	const bool sweep = o.workload.empty() && !o.curves && !o.calibrate;
+	const need all[] = {
+		{{"--model", "--layers", "--heads", "--head-size", "--element", "--block-tokens", "--tokens",
+		  "--requests"},
+		 kv,
+		 " needs --workload kv-cache or kv-file"},
+		{{"--folder"}, weights || o.workload == "kv-file", " needs --workload kv-file or weights"},
+		{{"--file-size"}, weights, " needs --workload weights"},
+		{{"-w", "--size", "--depth", "--batch", "--threads", "--streams", "--rate"},
+		 sweep,
+		 " excludes --workload, --curves and --calibrate"},
+		{{"--batch"}, batch, " needs -w batch"},
+		{{"--engines"}, o.device.empty(), " is for the embedded software device: it excludes --device"}};
+
+	for (const need &n : all)
+		for (const char *option : n.options)
+			if (!n.met && app.count(option))
+				return std::string(option) + n.what;
+	return "";
+}
+
+static std::string problem(const CLI::App &app, const options &o)
+{
+	if (const std::string idle = without_effect(app, o); !idle.empty())
+		return idle;
+	if (app.count("--device") && o.device.empty())
+		return "--device: it takes a device string";
+	if (o.csv == "-")
+		return "--csv: - is for --json: it takes a file";
 	if (!o.write_to.empty() && !o.calibrate)
 		return "--write needs --calibrate";
 	if (!o.plot.empty() && !o.plot.ends_with(".svg") && !o.plot.ends_with(".png"))
@@ -353,7 +391,7 @@ int parse(int argc, char **argv, options *out)
 		return leave(app, e) ? 2 : -1;
 	}
 	choose_defaults(app, *out);
-	const std::string wrong = problem(*out);
+	const std::string wrong = problem(app, *out);
 	if (!wrong.empty())
 		fmt::print(stderr, "usdma-perf: {}\n", wrong);
 	return wrong.empty() ? 0 : 2;

@@ -6,6 +6,7 @@
 #include "driver/pci/address.h"
 #include "driver/sim/config.h"
 #include "driver/sim/console.h"
+#include "lib/core/config/check_words.h"
 #include "tools/choice.h"
 #include "tools/complete.h"
 #include "tools/help.h"
@@ -243,6 +244,30 @@ void add_share(CLI::App &app, arguments &a)
 	sub->callback([&a] { a.status = run_share(a.ctx, a.share); });
 }
 
+CLI::Validator timing_word()
+{
+	return CLI::Validator(
+		[](std::string &text) -> std::string {
+			usdma::core::check_words w;
+			const bool one = text.find(',') == text.npos && !usdma::core::check_parse(text, &w);
+
+			if (one && !w.race && w.timing != usdma::core::check_timing::plain)
+				return "";
+			return "\"" + text + "\": it takes late, early or shuffle:SEED";
+		},
+		"", "timing");
+}
+
+/* The setting check separates its words by commas. */
+CLI::Validator path_without_comma()
+{
+	return CLI::Validator(
+		[](std::string &path) -> std::string {
+			return path.find(',') == path.npos ? "" : "\"" + path + "\": the path must not have a comma";
+		},
+		"", "path");
+}
+
 void add_check(CLI::App &app, arguments &a)
 {
 	CLI::App *sub = command(app, "check", "Run a program, and report accesses without an order",
@@ -250,12 +275,17 @@ void add_check(CLI::App &app, arguments &a)
 				"  usdmactl check --timing shuffle:7 --report races.json -- python3 serve.py\n"
 				"Exit status 66: something was reported; else the program's.");
 
-	sub->add_option("--timing", a.check.timing, "late, early or shuffle:SEED (default late)")->type_name("WORD");
+	sub->add_option("--timing", a.check.timing, "late, early or shuffle:SEED (default late)")
+		->check(timing_word())
+		->type_name("WORD");
 	sub->add_flag("--unwritten", a.check.unwritten, "Report reads of device memory that nothing wrote, too");
 	sub->add_flag("--guard", a.check.guard, "Report accesses by the CPU to pages that a copy uses, too");
-	sub->add_option("--report", a.check.report, "Leave the reports here, as lines of JSON")->type_name("FILE");
+	sub->add_option("--report", a.check.report, "Leave the reports here, as lines of JSON")
+		->check(path_without_comma())
+		->type_name("FILE");
 	sub->add_option("--suppressions", a.check.suppressions, "Reports that contain a line of this are left out")
 		->check(CLI::ExistingFile)
+		->check(path_without_comma())
 		->type_name("");
 	sub->add_option("PROGRAM", a.check.program, "The program and its arguments, behind --")
 		->required()

@@ -5,6 +5,8 @@
  */
 #include "lib/core/config/config_file.h"
 
+#include "driver/base/await_fds.h"
+#include "driver/base/clock.h"
 #include "driver/base/printable.h"
 #include "driver/base/unique_fd.h"
 
@@ -17,6 +19,7 @@
 namespace usdma::core {
 
 static constexpr size_t max_file = 256 * KiB, max_line = 4096;
+static constexpr int pipe_ms = 900;            /* who writes it has so long */
 static constexpr unsigned max_complaints = 10; /* of one file */
 
 static std::string trimmed(const std::string &s)
@@ -98,6 +101,8 @@ void config_read_text(config *c, const std::string &path, const std::string &tex
 /* 0, or the errno with which it cannot be read. */
 static int read_all(int fd, std::string *out)
 {
+	const deadline until = deadline::in_ms(pipe_ms);
+	pollfd p = {fd, POLLIN, 0};
 	struct stat st;
 	char buf[16 * KiB];
 
@@ -106,9 +111,12 @@ static int read_all(int fd, std::string *out)
 	if (S_ISDIR(st.st_mode))
 		return EISDIR;
 	while (out->size() <= max_file) {
+		/* Before its writer has come, a FIFO seems to be at its end. */
+		if (S_ISFIFO(st.st_mode) && await_fds(&p, 1, until.left_ms(pipe_ms)) == 0)
+			return ETIMEDOUT;
 		const ssize_t n = read(fd, buf, sizeof(buf));
 
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || (errno == EAGAIN && !until.passed())))
 			continue;
 		if (n <= 0)
 			return n ? errno : 0;

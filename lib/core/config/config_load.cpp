@@ -112,15 +112,21 @@ static void add_option(std::string *spec, const char *key, const std::string &va
 
 std::string config_device(const config &c, std::string spec)
 {
+	dma::device_options options;
+	std::string_view bare;
 	std::string cpus;
 
+	if (dma::parse_options(spec, &bare, &options))
+		return spec; /* the error is that of its opening */
+	const std::string behind = spec.substr(bare.size());
+	spec.resize(bare.size());
 	if (spec == "sim" || spec.starts_with("sim:")) {
 		if (cpus_expand(c.sim_cpus, &cpus))
 			add_option(&spec, "cpus", cpus);
 		if (c.huge_pages != huge_mode::automatic)
 			add_option(&spec, "huge", setting_show(*setting_find("huge_pages"), c));
 	}
-	return check_device(c.checks, spec);
+	return check_device(c.checks, spec) + behind;
 }
 
 static void check_devices(config *c)

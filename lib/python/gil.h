@@ -13,7 +13,9 @@
 #include <pybind11/pybind11.h>
 
 #include <cxxabi.h>
+#include <initializer_list>
 #include <unistd.h>
+#include <vector>
 
 namespace usdma::python {
 
@@ -86,6 +88,40 @@ template <class F> auto without_gil(F &&f)
 inline PyObject *call_python(PyObject *fn, PyObject *args)
 {
 	return guarded([&] { return PyObject_CallObject(fn, args); });
+}
+
+/* References that are dropped together: that may run Python code, which no other C++ frame's destructor may. */
+class references {
+public:
+	references() = default;
+	references(std::initializer_list<PyObject *> taken) : all_(taken) {}
+	~references()
+	{
+		guarded([this] {
+			for (PyObject *o : all_)
+				Py_XDECREF(o);
+		});
+	}
+	references(const references &) = delete;
+	void add(pybind11::object o)
+	{
+		all_.push_back(o.ptr());
+		(void)o.release();
+	}
+
+private:
+	std::vector<PyObject *> all_;
+};
+
+/* A callback of the library, with the GIL: takes both references, and reports an exception. */
+inline void run_callback(pybind11::object fn, pybind11::tuple arguments)
+{
+	PyObject *const f = fn.release().ptr(), *const args = arguments.release().ptr();
+	PyObject *const result = call_python(f, args);
+
+	if (!result)
+		guarded([&] { PyErr_WriteUnraisable(f); });
+	const references dropped = {result, args, f};
 }
 
 } // namespace usdma::python

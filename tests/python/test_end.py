@@ -87,6 +87,31 @@ PROGRAMS = {
         for _ in range(3):
             inside.acquire()
     """,
+    "functions that raise, and destructors": """
+        import usdma
+        some_device = usdma.Device("sim:mem=64M")
+        some = some_device.stream()
+
+        def fail(_):
+            inside.release()
+            raise RuntimeError("reported while the interpreter exits")
+
+        class Buffer(bytearray):
+            def __del__(self, pause=time.sleep):
+                pause(0)
+
+        memory = some_device.device_buffer(4096)
+
+        def submit():
+            while True:
+                some.call(fail)
+                some.copy(memory, Buffer(4096))
+                some.synchronize()
+
+        start(submit)
+        for _ in range(3):
+            inside.acquire()
+    """,
 }
 
 

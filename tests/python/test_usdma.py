@@ -575,6 +575,14 @@ def test_numbers_and_functions():
         with pytest.raises(usdma.Error) as e:
             s.copy(mem, bytes(4096), wait=False)
         assert e.value.errno == errno.EAGAIN
+
+        def close(_):
+            with pytest.raises(usdma.Error) as e:
+                s.close()
+            note(e.value.errno)
+
+        s.call(close, hold=True)
+        assert called.acquire(timeout=60) and got[3] == errno.EDEADLK
         s.synchronize()
 
 

@@ -11,24 +11,18 @@ struct call {
 	py::object fn, data;
 };
 
-void run(const py::object &fn, const py::object &arg)
-{
-	const py::tuple args = py::make_tuple(arg);
-	py::object result = py::reinterpret_steal<py::object>(usdma::python::call_python(fn.ptr(), args.ptr()));
-
-	if (!result)
-		PyErr_WriteUnraisable(fn.ptr());
-}
-
 /* Runs in the thread that called process_report, which has released the GIL. */
 void deliver(void *arg)
 {
 	if (usdma::python::interpreter_is_ending())
 		return;
 	const usdma::python::gil_held gil;
-	std::unique_ptr<call> c(static_cast<call *>(arg));
+	auto *const c = static_cast<call *>(arg);
+	py::object fn = std::move(c->fn);
+	py::tuple args = py::make_tuple(c->data); /* whose reference is not the last one then */
 
-	run(c->fn, c->data);
+	delete c;
+	usdma::python::run_callback(std::move(fn), std::move(args));
 }
 
 void need_callable(const py::object &fn)
@@ -65,7 +59,7 @@ void deliver_exception(aclrtExceptionInfo *info)
 	const usdma::python::gil_held gil;
 
 	if (exception_callback)
-		run(py::object(*exception_callback), py::int_(number(info)));
+		usdma::python::run_callback(*exception_callback, py::make_tuple(number(info)));
 }
 
 } // namespace
@@ -83,7 +77,9 @@ int set_exception_callback(std::optional<py::object> given)
 	ret = without_gil([&] { return aclrtSetExceptionInfoCallback(none ? nullptr : deliver_exception); });
 	if (ret != ACL_SUCCESS)
 		return ret;
-	delete std::exchange(exception_callback, none ? nullptr : new py::object(std::move(fn)));
+	py::object *const old = std::exchange(exception_callback, none ? nullptr : new py::object(std::move(fn)));
+	const usdma::python::references dropped = {old ? old->release().ptr() : nullptr};
+	delete old;
 	return ret;
 }
 #pragma GCC diagnostic pop

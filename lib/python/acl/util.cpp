@@ -108,13 +108,15 @@ static void *thread_main(void *arg)
 		return nullptr;
 	const usdma::python::gil_held gil;
 	thread *t = static_cast<thread *>(arg);
-	const py::tuple args = t->args.is_none() ? py::tuple() : py::make_tuple(t->args);
+	py::tuple args = t->args.is_none() ? py::tuple() : py::make_tuple(t->args);
+	PyObject *const result = usdma::python::call_python(t->fn.ptr(), args.ptr());
 
-	if (!py::reinterpret_steal<py::object>(usdma::python::call_python(t->fn.ptr(), args.ptr()))) {
+	if (!result) {
 		t->error = py::error_already_set().what();
 		t->raised = true;
 	}
-	t->fn = t->args = py::object();
+	const usdma::python::references dropped = {result, args.release().ptr(), t->fn.release().ptr(),
+						   t->args.release().ptr()};
 	return nullptr;
 }
 

@@ -185,14 +185,18 @@ std::vector<mark> stream::marks_of(const usdma_device *dev)
 	return marks;
 }
 
-/* -EBADF: it was destroyed before. */
+/* -EBADF: it was destroyed before; -EDEADLK: a function that it waits for calls this, and it stays. */
 int stream::destroy()
 {
 	usdma_stream *h = h_.take();
 	const int err = h ? without_gil([&] { return usdma_stream_destroy(h); }) : -EBADF;
 	std::vector<mark> passed;
-	std::vector<py::object> released;
+	usdma::python::references released;
 
+	if (err == -EDEADLK || err == -EPERM) {
+		*h_.put() = h;
+		return err;
+	}
 	destroyed_ = true;
 	dropped_ = dropped_ || err;
 	take_before(end().at, &passed, &released);
@@ -203,8 +207,9 @@ int stream::destroy()
 stream::~stream()
 {
 	all_streams().erase(this);
-	if (h_.get())
-		destroy();
+	/* What cannot be destroyed here still uses its memory. */
+	if (h_.get() && destroy() && h_.get())
+		new std::deque<entry>(std::move(retained_));
 }
 
 uint64_t stream::copy(uintptr_t dst, uintptr_t src, size_t size, py::tuple memory, bool wait)
@@ -224,11 +229,11 @@ static void call_back(void *arg, int status)
 	if (usdma::python::interpreter_is_ending())
 		return;
 	const usdma::python::gil_held gil;
-	const std::unique_ptr<py::object> fn(static_cast<py::object *>(arg));
-	const py::tuple args = py::make_tuple(-status);
+	auto *const held = static_cast<py::object *>(arg);
+	py::object fn = std::move(*held);
 
-	if (!py::reinterpret_steal<py::object>(usdma::python::call_python(fn->ptr(), args.ptr())))
-		PyErr_WriteUnraisable(fn->ptr());
+	delete held;
+	usdma::python::run_callback(std::move(fn), py::make_tuple(-status));
 }
 
 void stream::call(py::function fn, bool hold)
@@ -348,13 +353,13 @@ void stream::release_ended()
 		release_before({begin});
 }
 
-void stream::take_before(uint64_t at, std::vector<mark> *passed, std::vector<py::object> *released)
+void stream::take_before(uint64_t at, std::vector<mark> *passed, usdma::python::references *released)
 {
 	for (; first_ < at && !retained_.empty(); first_++) {
 		entry &e = retained_.front();
 
 		if (e.memory)
-			released->push_back(std::move(e.memory));
+			released->add(std::move(e.memory));
 		else if (!dropped_)
 			passed->push_back(std::move(e.waits_for));
 		retained_.pop_front();
@@ -363,7 +368,7 @@ void stream::take_before(uint64_t at, std::vector<mark> *passed, std::vector<py:
 
 void release_before(std::vector<mark> passed)
 {
-	std::vector<py::object> released; /* at the end: a destructor may call anything */
+	usdma::python::references released; /* at the end: a destructor may call anything */
 
 	while (!passed.empty()) {
 		const mark m = std::move(passed.back());

@@ -167,7 +167,7 @@ private:
 	void release_ended();
 	void push(entry e);
 	void poll_own();
-	void take_before(uint64_t at, std::vector<mark> *passed, std::vector<py::object> *released);
+	void take_before(uint64_t at, std::vector<mark> *passed, usdma::python::references *released);
 
 	device_ref dev_;
 	handle<usdma_stream> h_;

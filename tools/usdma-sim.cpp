@@ -377,14 +377,18 @@ int serve(const options &opt)
 	if (const int err = open_sockets(opt, &socket, &control))
 		return report(err);
 	std::unique_ptr<sim::backend> device;
-	if (const int err = enter(opt, &keeper, &socket, &control, &device))
-		return report(err);
-	if (const int err = report_ready(opt))
-		return report(err);
+	int err = enter(opt, &keeper, &socket, &control, &device);
+	if (!err)
+		err = report_ready(opt);
+	if (err) {
+		report(err);
+		keeper.release(); /* which removes the sockets */
+		return 1;
+	}
 	sim::console *const commands = opt.control.empty() ? nullptr : &control;
 	tool::clients clients(socket, opt.device, commands);
-	const int err = device ? serve_shared(opt, socket, commands, stop.get(), *device, &keeper) :
-				 clients.run(stop.get(), opt.once);
+	err = device ? serve_shared(opt, socket, commands, stop.get(), *device, &keeper) :
+		       clients.run(stop.get(), opt.once);
 	keeper.release();
 	return err ? report(err) : 0;
 }

@@ -56,6 +56,7 @@ def test_full(s):
         s.check(done.returncode == 1 and done.stderr.count("No space left on device") == 1,
                 f"full: {os.path.basename(command[0])} {' '.join(command[1:])[-40:]}", done)
         if "--socket" in command:
+            s.check(not os.path.exists(s.path("dev")), "full: usdma-sim leaves no socket")
             continue  # a service needs no standard output
         done = s.done("sh", "-c", 'exec "$0" "$@" >&-', *command)
         s.check(done.returncode == 1 and "standard output cannot be written" in done.stderr,

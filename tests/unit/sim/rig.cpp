@@ -46,8 +46,9 @@ static sim::backend_client *device_behind(const sim::config &cfg, const sim::fau
 	if (injected || cfg.rate || cfg.latency_us || cfg.timing != timing_kind::plain)
 		return nullptr;
 	if (name && !device) {
-		must(sim::backend::open(name, 10000, GiB, &device), "a device behind the model");
-		client = std::make_unique<sim::backend_client>(*device, 1);
+		must(sim::backend::open(name, 10000, &device), "a device behind the model");
+		client = std::make_unique<sim::backend_client>(*device);
+		must(client->enter(geteuid(), 1), "its client");
 	}
 	return client.get();
 }

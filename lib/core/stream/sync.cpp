@@ -104,10 +104,13 @@ void stream_outside_enter(stream *s)
 
 void stream_outside_leave(stream *s)
 {
+	/* Before: who waits for it may free the device then. */
+	const bool dropped = load_relaxed(&s->stopped) || s->dev->lost();
+
 	if (fetch_sub_acq_rel(&s->outside, 1) == 1)
 		futex_wake(&s->outside, INT_MAX);
 	/* Functions that were dropped are called behind it. */
-	if (unlikely(load_relaxed(&s->stopped) || s->dev->lost()))
+	if (unlikely(dropped))
 		progress_kick();
 }
 
